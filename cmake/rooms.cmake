@@ -1,0 +1,23 @@
+# One call a room (a folder of src/): its sources become an OBJECT library `room_<name>` and its *_test.cc files one
+# test program `<name>_test`, each gtest case a ctest case.
+#
+#   vllm_room(text SOURCES a.cc b.cc TESTS a_test.cc DEPS room_or_library...)
+function(vllm_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS" ${ARGN})
+  add_library(room_${name} OBJECT ${ARG_SOURCES})
+  target_include_directories(room_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(room_${name} PUBLIC ${ARG_DEPS} Boost::headers Threads::Threads)
+  if(VLLM_BUILD_TESTS AND ARG_TESTS)
+    vllm_test(${name}_test SOURCES ${ARG_TESTS} DEPS room_${name} ${ARG_DEPS})
+  endif()
+endfunction()
+
+# A gtest program of `SOURCES`, linked with `DEPS`; tests find committed files through VLLM_SOURCE_DIR.
+function(vllm_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_definitions(${name} PRIVATE VLLM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" VLLM_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+endfunction()
