@@ -1,0 +1,89 @@
+// How a model file says what is computed: one call an operation, names from the checkpoint.
+//
+// The Builder asks a WeightSource for the stored type and shape of each weight. A missing tensor or a wrong shape is
+// recorded as the build's error, so that model code needs no checks of its own: it reads like the formula.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "vt/ir/graph.h"
+
+namespace vt::ir {
+
+struct WeightInfo {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // outermost first
+};
+using WeightSource = std::function<std::optional<WeightInfo>(const std::string& name)>;
+
+struct KvOptions {
+  DType dtype = DType::kF16;
+  int64_t block_size = 16;        // tokens
+  int64_t max_model_len = 2048;   // gives max_blocks, the width of the block tables
+};
+
+class Builder {
+ public:
+  Builder(std::string model_name, WeightSource weights, KvOptions kv);
+
+  // --- the step's inputs
+  ValueId TokenIds();
+  ValueId Positions();
+  ValueId OutputRows();
+
+  // --- weights
+  bool Has(const std::string& name) const;
+  // REQUIRES a shape of exactly `shape` in the checkpoint, otherwise the build fails.
+  ValueId Weight(const std::string& name, std::vector<int64_t> shape);
+  // Declares that a tensor of the checkpoint is known and not needed (e.g. rotary inv_freq buffers).
+  void Ignore(const std::string& name) { used_.insert(name); }
+
+  // --- operations (shapes as in op.h); `name` becomes the node's name
+  ValueId Embed(const std::string& weight, int64_t vocab, int64_t width);
+  // weight "<name>.weight" [out, in]; with bias "<name>.bias" [out] when `bias`.
+  ValueId Linear(ValueId x, const std::string& name, int64_t out, bool bias = false);
+  ValueId RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset = 0);
+  ValueId LayerNorm(ValueId x, const std::string& weight, const std::string& bias, float eps);
+  ValueId Add(ValueId a, ValueId b);
+  ValueId Mul(ValueId a, ValueId b);
+  ValueId Scale(ValueId x, float multiply, float add = 0);
+  ValueId Act(ValueId x, Activation fn);
+  ValueId SoftCap(ValueId x, float cap);  // cap * tanh(x / cap)
+  ValueId Heads(ValueId x, int64_t heads, int64_t head_dim);  // [T, H * D] -> [T, H, D]
+  ValueId Slice(ValueId x, int64_t begin, int64_t size);
+  ValueId Rope(ValueId x, const RopeAttrs& rope);
+  ValueId OutputOnly(ValueId x);  // keeps the rows whose logits are wanted: [T, D] -> [O, D]
+
+  // --- attention with the KV cache. q [T, H, D], k and v [T, Hk, D]. Layers with the same window share a state group.
+  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs, const std::string& name);
+
+  // --- any op by hand
+  ValueId Emit(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
+
+  // Ends the graph. Errors: the first missing weight, wrong shape or misuse, by name.
+  base::Result<Graph> Finish(std::vector<ValueId> outputs);
+
+  // Weights asked for so far (every tensor of a file must be in here, or is an error of the loader).
+  const std::set<std::string>& used() const { return used_; }
+  // Records the first error; later calls keep it.
+  void Fail(std::string message);
+
+ private:
+  ValueId Input(const std::string& name, Shape shape);
+
+  Graph graph_;
+  WeightSource weights_;
+  KvOptions kv_;
+  std::map<std::string, ValueId> by_name_;
+  std::map<std::pair<int, int>, ValueId> state_;  // newest version of (group, layer)
+  std::set<std::string> used_;
+  std::optional<base::Error> error_;
+};
+
+}  // namespace vt::ir

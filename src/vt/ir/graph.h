@@ -1,0 +1,183 @@
+// The graph of one step: a flat SSA array of nodes over values. No loops, no branches; three symbolic sizes.
+//
+// Values are inputs of the step, weights, states, or node outputs. A state (KV cache, recurrent state) is a versioned
+// value: an op that writes it takes one version and yields the next, so no pass can reorder a write and a read.
+// Plain data, copyable; not thread-safe for writing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "vt/ir/dtype.h"
+#include "vt/ir/op.h"
+
+namespace vt::ir {
+
+// Sizes of a step: T tokens, R requests, O output rows (rows whose logits are wanted).
+struct Bucket {
+  int64_t tokens = 1;
+  int64_t requests = 1;
+  int64_t outputs = 1;
+  bool operator==(const Bucket&) const = default;
+};
+
+enum class Sym : uint8_t { kOne, kTokens, kRequests, kOutputs };
+
+// count * symbol (+ plus): 64, T, R + 1.
+struct Dim {
+  int64_t count = 1;
+  Sym sym = Sym::kOne;
+  int64_t plus = 0;
+
+  Dim() = default;
+  Dim(int64_t n) : count(n) {}  // NOLINT: implicit
+  Dim(int64_t n, Sym s, int64_t p = 0) : count(n), sym(s), plus(p) {}
+  int64_t At(const Bucket& b) const;
+  bool operator==(const Dim&) const = default;
+};
+inline Dim T() { return {1, Sym::kTokens}; }
+inline Dim R() { return {1, Sym::kRequests}; }
+inline Dim O() { return {1, Sym::kOutputs}; }
+
+using Shape = std::vector<Dim>;  // outermost first; the last dimension is contiguous
+int64_t Elements(const Shape& shape, const Bucket& b);
+// Elements of all dimensions but the last.
+int64_t Rows(const Shape& shape, const Bucket& b);
+std::string ToString(const Shape& shape);
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr ValueId kNone = -1;
+
+enum class ValueKind : uint8_t { kInput, kWeight, kState, kNode };
+
+struct Value {
+  std::string name;  // of weights: the checkpoint's name; of node outputs: "<node>" or "<node>:<output>"
+  DType dtype = DType::kF32;
+  Shape shape;
+  ValueKind kind = ValueKind::kNode;
+  NodeId producer = -1;  // of kNode and of later state versions
+  int group = -1;        // kState: index into Graph::state_groups; `layer` within it
+  int layer = -1;
+};
+
+// Attributes of ops; an op uses one of these (see op.h's table). Compared by common sub-expressions.
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kSigmoid, kTanh, kExp, kSoftplus, kSquaredRelu };
+
+struct NormAttrs {
+  float eps = 1e-6f;
+  float weight_offset = 0;  // y = x / rms * (w + offset): 1 for Gemma's safetensors
+  bool operator==(const NormAttrs&) const = default;
+};
+struct ScaleAttrs {
+  float multiply = 1;
+  float add = 0;
+  bool operator==(const ScaleAttrs&) const = default;
+};
+struct UnaryAttrs {
+  Activation fn = Activation::kSilu;
+  bool operator==(const UnaryAttrs&) const = default;
+};
+struct LinearAttrs {
+  int segments = 1;   // weights in the inputs, whose rows are stacked in the output's last dimension
+  bool bias = false;  // then as many biases follow the weights
+  bool operator==(const LinearAttrs&) const = default;
+};
+struct SliceAttrs {  // of the last dimension
+  int64_t begin = 0;
+  int64_t size = 0;
+  bool operator==(const SliceAttrs&) const = default;
+};
+struct ConvertAttrs {
+  DType dtype = DType::kF32;
+  bool operator==(const ConvertAttrs&) const = default;
+};
+// Rotation of pairs (i, i + rotary_dim / 2) (neox) or (2 i, 2 i + 1) (interleaved) by position * frequency[i].
+// Values past rotary_dim pass through. cos and sin are multiplied by `magnitude` (yarn's attention factor).
+struct RopeAttrs {
+  int64_t rotary_dim = 0;
+  bool interleaved = false;
+  float magnitude = 1;
+  std::vector<float> frequencies;  // rotary_dim / 2 of them, radians a position
+  bool operator==(const RopeAttrs&) const = default;
+};
+struct AttentionAttrs {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;  // head_dim of q, k and v
+  float scale = 1;
+  float softcap = 0;   // 0: none; else scores become cap * tanh(score / cap) before the mask
+  int64_t window = 0;  // 0: all; else a query sees itself and the window - 1 positions before it
+  bool causal = true;
+  bool operator==(const AttentionAttrs&) const = default;
+};
+// Fused ops keep the attributes of the primitives that define them, in the order of the definition.
+struct Attrs;
+struct FusedAttrs {
+  std::vector<Attrs> parts;
+  bool operator==(const FusedAttrs&) const;
+};
+struct Attrs {
+  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs, ConvertAttrs, RopeAttrs,
+               AttentionAttrs, FusedAttrs>
+      v;
+  bool operator==(const Attrs&) const = default;
+
+  template <typename A>
+  const A& as() const { return std::get<A>(v); }
+};
+inline bool FusedAttrs::operator==(const FusedAttrs& o) const { return parts == o.parts; }
+
+struct Node {
+  Op op = Op::kAdd;
+  std::string name;  // e.g. "model.layers.0.self_attn.q_proj"
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attrs attrs;
+};
+
+// One kind of state; each attention layer of the group has its own buffer, all share a block table.
+struct StateGroup {
+  enum class Kind : uint8_t { kPagedGlobal, kPagedWindow, kSlot };
+  std::string name;  // "global", "window"
+  Kind kind = Kind::kPagedGlobal;
+  DType dtype = DType::kF16;
+  int layers = 0;
+  int64_t kv_heads = 0, head_dim = 0;
+  int64_t window = 0;  // of kPagedWindow, in tokens
+  int64_t bytes_per_token_and_layer() const { return 2 * kv_heads * head_dim * Info(dtype).bytes; }
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in an order of execution
+  std::vector<StateGroup> state_groups;
+  std::vector<ValueId> outputs;
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  // Consumers of every value: result[value] = nodes, ascending.
+  std::vector<std::vector<NodeId>> Users() const;
+};
+
+// Every rule that a graph obeys: ids in range, SSA order, arity and shapes as the op table says.
+base::Status Verify(const Graph& graph);
+
+// One line a node: name, op, inputs, shapes, attributes.
+std::string Dump(const Graph& graph);
+
+// Names of the step's inputs, all i32. In the packed buffer they stand in this order (see step.h).
+inline constexpr const char* kTokenIds = "token_ids";      // [T]; the id embedded at each row
+inline constexpr const char* kPositions = "positions";     // [T]; position of the token in its request
+inline constexpr const char* kQueryStart = "query_start";  // [R + 1]; first row of each request
+inline constexpr const char* kSeqLens = "seq_lens";        // [R]; tokens in the cache after this step
+inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
+// Per state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is written);
+// "block_table.<g>" [R, max_blocks].
+std::string SlotsName(int group);
+std::string BlockTableName(int group);
+
+}  // namespace vt::ir

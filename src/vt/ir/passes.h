@@ -1,0 +1,67 @@
+// Passes, one short file each, in the order of Lower().
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "vt/ir/graph.h"
+#include "vt/ir/target.h"
+
+namespace vt::ir {
+
+// Linears that read the same value become one node with row segments; users get slices (views) of its output.
+// Only linears whose weights want the same activation format, that agree on having a bias.
+void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket);
+
+// Inserts a quantize node before each linear whose weights want an activation format.
+void InsertQuantize(Graph& graph, const Target& target, const Bucket& bucket);
+
+// Equal ops on equal inputs with equal attributes become one.
+void CommonSubexpressions(Graph& graph);
+
+// Replaces sub-graphs by fused ops where the target supports them. Longest definitions first. Intermediate values that
+// are used elsewhere, or are outputs, block a fusion unless the fused op yields them too.
+void Fuse(Graph& graph, const Target& target);
+
+// Drops nodes whose outputs nobody uses; state writes stay.
+void DropDeadNodes(Graph& graph);
+
+// Where every value lives in the arena for one bucket. Views share their source's buffer.
+struct Placement {
+  ValueId buffer = kNone;    // the value that owns the memory (itself unless a view); kNone: not in the arena
+  int64_t offset = 0;        // bytes from the arena's start, aligned to 64
+  int64_t row_stride = 0;    // elements between rows of the last dimension's vectors
+  int64_t bytes = 0;         // of the owning buffer
+};
+struct MemoryPlan {
+  int64_t arena_bytes = 0;
+  std::vector<Placement> places;  // by value id
+};
+MemoryPlan PlanMemory(const Graph& graph, const Bucket& bucket);
+
+// Predicted cost of a node: bytes read and written, operations, seconds by the roofline.
+struct Cost {
+  double bytes = 0;
+  double flops = 0;
+  double seconds = 0;
+};
+// `context` is the mean number of cached tokens a request attends to.
+Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t context, const Rates& rates);
+
+struct Plan {
+  Bucket bucket;
+  Graph graph;
+  std::vector<std::string> kernels;  // by node
+  MemoryPlan memory;
+};
+
+// All passes in order. `trace`, when given, receives (pass name, dump) after each.
+Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
+           std::vector<std::pair<std::string, std::string>>* trace = nullptr);
+
+// A table: node, op, kernel, shapes, arena offset, predicted bytes and microseconds; `measured` (seconds by node, may
+// be empty) stands beside the prediction.
+std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context, const std::vector<double>& measured);
+
+}  // namespace vt::ir
