@@ -1,0 +1,20 @@
+// What families share: rope from the configuration and the language-model head.
+#pragma once
+
+#include <string>
+
+#include "vllm/models/registry.h"
+#include "vllm/models/rope.h"
+
+namespace vllm::models {
+
+// MakeRope, with problems reported to the builder.
+vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context, const weights::Rope& rope);
+
+// lm_head where the checkpoint has one; else the embedding, unless the configuration says that they are not tied.
+vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x);
+
+// down(act(gate(x)) * up(x)), names "<prefix>gate_proj" and so on.
+vt::ir::ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix, vt::ir::ValueId x);
+
+}  // namespace vllm::models
