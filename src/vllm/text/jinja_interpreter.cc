@@ -578,15 +578,12 @@ Value Interpreter::Call(const Value& callee, Args& args) {
 
 Value Interpreter::GetAttribute(const Value& object, std::string_view name) {
   if (object.undefined()) FailUndefined(object);
-  if (object.Is(Kind::kDict) && name.size() > 0) {
-    // Methods come before keys, as Python's getattr comes before its getitem.
-    bool mutates = false;
-    if (FindMethod(object, name, mutates) == nullptr) {
-      if (const Value* v = object.as<Dict>().Find(name)) return *v;
-    }
-  }
+  // Methods come before keys, as Python's getattr comes before its getitem.
   bool mutates = false;
   const MethodFunction method = FindMethod(object, name, mutates);
+  if (method == nullptr && object.Is(Kind::kDict)) {
+    if (const Value* v = object.as<Dict>().Find(name)) return *v;
+  }
   if (mutates || (name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__")) {
     return Value::Undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, TypeName(object)), "SecurityError");
