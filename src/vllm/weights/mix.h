@@ -1,0 +1,41 @@
+// llama.cpp's quantisation mixes: which format each tensor of a model gets under a name such as "Q4_K_M".
+// The rules are those of llama.cpp without an importance matrix.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "vt/ir/dtype.h"
+
+namespace vllm::weights {
+
+// What a mix's rules look at, beside the tensor.
+struct MixModel {
+  int64_t layers = 0;
+  int64_t heads_per_kv_head = 1;
+  bool tied_embeddings = true;  // the model has no output.weight
+};
+
+class Mix {
+ public:
+  // "Q4_K_M", "q8_0", "BF16", ...; "Q2_K" and "Q3_K", "Q4_K", "Q5_K" alone mean the _M mix where there is one.
+  // Errors: kInvalidArgument, listing the names.
+  static base::Result<Mix> FromName(std::string_view name);
+  static std::vector<std::string_view> Names();
+
+  // The format of a tensor by its GGUF name and shape (outermost first).
+  vt::ir::DType Choose(const MixModel& model, std::string_view gguf_name, const std::vector<int64_t>& shape) const;
+
+  std::string_view name() const { return name_; }
+
+ private:
+  enum class Kind : uint8_t;
+  std::string_view name_;
+  Kind kind_{};
+  vt::ir::DType base_ = vt::ir::DType::kF32;
+};
+
+}  // namespace vllm::weights
