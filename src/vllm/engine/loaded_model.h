@@ -1,0 +1,54 @@
+// From a path to a model in memory: checkpoint -> graph -> weights on the device, tokenizer, chat template.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "vllm/engine/options.h"
+#include "vllm/text/chat_template.h"
+#include "vllm/text/tokenizer.h"
+#include "vllm/weights/checkpoint.h"
+#include "vt/device/registry.h"
+
+namespace vllm::engine {
+
+// The words that go with a model, without its weights: enough to tokenise and to render.
+struct TextParts {
+  std::unique_ptr<text::Tokenizer> tokenizer;          // nullptr: the model has none
+  std::unique_ptr<text::ChatTemplate> chat_template;   // nullptr: none
+};
+
+// `path`: a folder (tokenizer.json alone suffices) or a GGUF file. `template_file` replaces the model's own template.
+base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file);
+
+struct LoadedModel {
+  vt::DeviceRegistry registry;
+  std::unique_ptr<vt::Backend> backend;
+  weights::Config config;
+  vt::ir::Graph graph;  // outputs: logits [O, V], sampled tokens [O]
+  std::map<std::string, vt::DeviceWeight> weights;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<text::ChatTemplate> chat_template;
+  std::vector<int32_t> eos_ids;
+  std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
+
+  LoadedModel() = default;
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+  ~LoadedModel();
+};
+
+// Settles what `options` leaves open (max_model_len) and loads. Errors name the file, tensor or flag.
+base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options);
+
+// The graph alone, before any pass, and the checkpoint it was made for (for tools; `options` as for LoadModel).
+struct OpenedModel {
+  std::unique_ptr<weights::Checkpoint> checkpoint;
+  vt::ir::Graph graph;
+};
+base::Result<OpenedModel> OpenModel(LoadOptions& options);
+
+}  // namespace vllm::engine
