@@ -1,0 +1,25 @@
+// Flags that every program which loads a model takes, and how programs end.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+#include "vllm/engine/options.h"
+
+namespace apps {
+
+// --model and the flags of loading. `options` must outlive the parse.
+void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& options);
+
+// Prints "name: message" on stderr; 2 for usage errors, else 1.
+int Fail(const std::string& program, const base::Error& error);
+
+// Parses; on --help or a usage error prints and returns the exit code (0 or 2), else -1.
+int Parse(CLI::App& app, int argc, char** argv);
+
+// A progress bar on stderr, drawn only on a terminal.
+void ShowProgress(vllm::engine::LoadOptions& options);
+
+}  // namespace apps
