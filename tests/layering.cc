@@ -84,7 +84,7 @@ const std::vector<Room>& Rooms() {
       {"vt/gpu/", {"vt/ir/", "vt/device/", "vt/comm/"}},
       {"vt/vulkan/", {"vt/ir/", "vt/device/", "vt/comm/"}},
       {"vllm/weights/", {"vt/ir/"}},
-      {"vllm/models/", {"vt/ir/", "vllm/weights/config.h", "vllm/weights/names.h"}},
+      {"vllm/models/", {"vt/ir/", "vllm/weights/config.h", "vllm/weights/name_map.h"}},
       {"vllm/text/", {}},
       {"vllm/grammar/", {}},
       {"vllm/engine/",
