@@ -4,6 +4,8 @@
 #include <memory>
 #include <numeric>
 
+#include <boost/json/serialize.hpp>
+
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
 #include "base/json.h"

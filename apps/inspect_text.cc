@@ -1,6 +1,7 @@
 // vllm-inspect tokenize, detokenize, template: no weights are read.
 #include <chrono>
 #include <memory>
+#include <boost/json/serialize.hpp>
 
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
