@@ -11,6 +11,7 @@ namespace apps {
 void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
   app.add_option("--model,-m", o.model, "A .gguf file (any part of a split one), or a folder with config.json")
       ->required();
+  o.device = VLLM_DEFAULT_DEVICE;  // the preset's
   app.add_option("--device", o.device, "cpu, or a name and an index such as cuda:1; auto takes the best one found")
       ->capture_default_str();
   app.add_option("--threads,-t", o.threads, "CPU threads; 0 means one a core")
