@@ -1,0 +1,158 @@
+// Every family against transformers' fp32 logits, and every tensor of every tiny checkpoint against
+// being ignored.
+#include "model_golden.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "base/os/file.h"
+#include "vllm/weights/checkpoint.h"
+
+namespace vllm::testing {
+namespace {
+
+// fp32 sums in another order: transformers' own one-token and whole-prompt runs differ by 2e-6 of
+// the largest logit.
+constexpr double kTolerance = 2e-4;
+// The same engine, the same row in another step: rounding alone.
+constexpr double kBatchTolerance = 1e-5;
+constexpr int64_t kContext = 64;
+
+class ModelGoldenTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // All prompts in steps of `cuts` tokens against the oracle.
+  void ExpectGolden(std::vector<int64_t> cuts) {
+    const ModelGolden golden = LoadGolden(GetParam());
+    ASSERT_FALSE(golden.prompts.empty());
+    std::unique_ptr<engine::Llm> llm;
+    double worst = 0;
+    for (size_t p = 0; p < golden.prompts.size(); ++p) {
+      const auto length = static_cast<int64_t>(golden.prompts[p].size());
+      if (!llm || golden.context_is_prompt_length) {
+        llm = LoadFloat32(golden.path, golden.context_is_prompt_length ? length : kContext);
+        ASSERT_NE(llm, nullptr);
+        ASSERT_EQ(llm->runner().vocab_size(), golden.vocab);
+      }
+      const std::vector<float> rows = Forward(*llm, golden.prompts[p], cuts);
+      const double error = RelativeError(rows, golden.logits[p], golden.vocab);
+      EXPECT_LE(error, kTolerance) << "prompt of " << length << " tokens";
+      worst = std::max(worst, error);
+    }
+    std::cout << GetParam() << ": worst error " << worst << " of the row's largest logit (allowed "
+              << kTolerance << ")\n";
+  }
+};
+
+TEST_P(ModelGoldenTest, OnePrefillEqualsTransformers) { ExpectGolden({64}); }
+
+TEST_P(ModelGoldenTest, UnevenChunksEqualTransformers) { ExpectGolden({3, 1, 7, 2, 16, 5}); }
+
+TEST_P(ModelGoldenTest, TokenByTokenEqualsTransformers) { ExpectGolden({1}); }
+
+// Prompts at different places of their lives share steps: prefills of several lengths beside single
+// tokens.
+TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
+  const ModelGolden golden = LoadGolden(GetParam());
+  ASSERT_GE(golden.prompts.size(), 3u);
+  const auto llm = LoadFloat32(golden.path, golden.context_is_prompt_length ? 40 : kContext, 4);
+  ASSERT_NE(llm, nullptr);
+  const std::vector<std::vector<int32_t>> requests = {golden.prompts[2], golden.prompts[0],
+                                                      golden.prompts[1], golden.prompts[2]};
+  const std::vector<std::vector<int64_t>> cuts = {{20, 1}, {4, 1}, {1}, {6, 9, 25}};
+  std::vector<std::vector<float>> alone, together(requests.size());
+  for (const auto& ids : requests) alone.push_back(Forward(*llm, ids, std::vector<int64_t>{64}));
+  llm->Reset(0);
+
+  std::vector<size_t> done(requests.size(), 0);
+  for (size_t step = 0;; ++step) {
+    std::vector<engine::Chunk> chunks;
+    std::vector<size_t> owner;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      const auto left = static_cast<int64_t>(requests[r].size() - done[r]);
+      if (left == 0 || step < r) continue;  // request r arrives at step r
+      const size_t turn = std::min(step - r, cuts[r].size() - 1);
+      const int64_t n = std::min(cuts[r][turn], left);
+      engine::Chunk chunk;
+      chunk.sequence = static_cast<int>(r);
+      chunk.start = static_cast<int64_t>(done[r]);
+      chunk.logits = engine::Chunk::Logits::kAll;
+      const auto first = requests[r].begin() + static_cast<int64_t>(done[r]);
+      chunk.tokens.assign(first, first + n);
+      chunk.sampling.temperature = 0;
+      chunks.push_back(std::move(chunk));
+      owner.push_back(r);
+    }
+    if (chunks.empty()) break;
+    const auto result = llm->Step(chunks);
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    const float* row = result->logits;
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      const auto values = static_cast<int64_t>(chunks[c].tokens.size()) * golden.vocab;
+      together[owner[c]].insert(together[owner[c]].end(), row, row + values);
+      row += values;
+      done[owner[c]] += chunks[c].tokens.size();
+    }
+  }
+  for (size_t r = 0; r < requests.size(); ++r) {
+    EXPECT_LE(RelativeError(together[r], alone[r], golden.vocab), kBatchTolerance)
+        << "request " << r;
+  }
+}
+
+// Flips the sign of half of a stored tensor's elements: works alike for f32, f16 and bf16.
+void FlipSigns(std::string& bytes, const weights::TensorInfo& tensor) {
+  const size_t width = tensor.dtype == vt::ir::DType::kF32 ? 4 : 2;
+  uint64_t state = 88172645463325252u;  // xorshift
+  for (uint64_t i = width - 1; i < tensor.bytes; i += width) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    if (state & 1) bytes[tensor.offset + i] = static_cast<char>(bytes[tensor.offset + i] ^ 0x80);
+  }
+}
+
+TEST_P(ModelGoldenTest, EveryTensorMovesTheLogits) {
+  namespace fs = std::filesystem;
+  const ModelGolden golden = LoadGolden(GetParam());
+  ASSERT_FALSE(golden.prompts.empty());
+  const auto checkpoint = weights::Checkpoint::Open(golden.path, {});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+
+  const fs::path copy = fs::path(::testing::TempDir()) / ("vllm_golden_" + GetParam());
+  fs::remove_all(copy);
+  if (fs::is_directory(golden.path)) {
+    fs::copy(golden.path, copy);
+  } else {
+    fs::create_directory(copy);
+    fs::copy(golden.path, copy / fs::path(golden.path).filename());
+  }
+  const std::string model = fs::is_directory(golden.path)
+                                ? copy.string()
+                                : (copy / fs::path(golden.path).filename()).string();
+  const std::vector<std::string>& files = (*checkpoint)->files();
+  for (const auto& [name, tensor] : (*checkpoint)->tensors()) {
+    const std::string& original = files[static_cast<size_t>(tensor.file)];
+    const std::string target = (copy / fs::path(original).filename()).string();
+    const auto bytes = base::os::ReadFile(original);
+    ASSERT_TRUE(bytes.ok());
+    std::string changed = *bytes;
+    FlipSigns(changed, tensor);
+    ASSERT_TRUE(base::os::WriteFile(target, changed).ok());
+    const auto llm = LoadFloat32(model, golden.context_is_prompt_length ? 13 : kContext);
+    ASSERT_NE(llm, nullptr) << name;
+    const std::vector<float> rows = Forward(*llm, golden.prompts[1], std::vector<int64_t>{64});
+    EXPECT_GT(RelativeError(rows, golden.logits[1], golden.vocab), 100 * kTolerance)
+        << name << " can be changed without any effect on the logits";
+    ASSERT_TRUE(base::os::WriteFile(target, *bytes).ok());
+  }
+  fs::remove_all(copy);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ModelGoldenTest, ::testing::ValuesIn(GoldenNames()),
+                         [](const auto& param) { return param.param; });
+
+TEST(ModelGoldens, AreThere) { EXPECT_GE(GoldenNames().size(), 20u); }
+
+}  // namespace
+}  // namespace vllm::testing
