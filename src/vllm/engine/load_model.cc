@@ -23,7 +23,9 @@ DType HeldType(const weights::TensorInfo& info, const LoadOptions& options) {
 }
 
 base::Status SettleContext(LoadOptions& options, const weights::Config& config) {
-  const int64_t own = config.max_position_embeddings;
+  int64_t own = config.max_position_embeddings;
+  // Dynamic rope is for going beyond the trained length, up to the factor.
+  if (config.rope.type == "dynamic") own = static_cast<int64_t>(static_cast<double>(own) * config.rope.factor);
   if (options.max_model_len > own) {
     return base::Error{base::Code::kInvalidArgument,
                        fmt::format("--max-model-len {} is over the {} tokens that the model was made for",
