@@ -93,6 +93,10 @@ struct SliceAttrs {  // of the last dimension
   int64_t size = 0;
   bool operator==(const SliceAttrs&) const = default;
 };
+struct ReshapeAttrs {
+  Shape shape;  // of the result
+  bool operator==(const ReshapeAttrs&) const = default;
+};
 struct ConvertAttrs {
   DType dtype = DType::kF32;
   bool operator==(const ConvertAttrs&) const = default;
@@ -121,8 +125,8 @@ struct FusedAttrs {
   bool operator==(const FusedAttrs&) const;
 };
 struct Attrs {
-  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs, ConvertAttrs, RopeAttrs,
-               AttentionAttrs, FusedAttrs>
+  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs, ReshapeAttrs, ConvertAttrs,
+               RopeAttrs, AttentionAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
 
@@ -163,6 +167,11 @@ struct Graph {
   std::vector<std::vector<NodeId>> Users() const;
 };
 
+// How many nodes are this op: golden runs assert that each fused op of a model was used.
+int CountNodes(const Graph& graph, Op op);
+
+std::string ToString(const Attrs& attrs);
+
 // Every rule that a graph obeys: ids in range, SSA order, arity and shapes as the op table says.
 base::Status Verify(const Graph& graph);
 
@@ -177,6 +186,7 @@ inline constexpr const char* kSeqLens = "seq_lens";        // [R]; tokens in the
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
 // Per state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is written);
 // "block_table.<g>" [R, max_blocks].
+inline constexpr const char* kSampleParams = "sample_params";  // f32 [O, 12]; see sampling.h
 std::string SlotsName(int group);
 std::string BlockTableName(int group);
 

@@ -26,7 +26,7 @@ namespace vt::ir {
   X(Attention, "attention", AttentionAttrs,                                                               \
     "(q [T, H, D], state, positions, query_start, seq_lens, block_table) -> [T, H * D]")                  \
   X(Gather, "gather", none, "(x [T, D], rows [O]) -> [O, D]")                                             \
-  X(Reshape, "reshape", none, "x -> the same elements in another shape (a view)")                         \
+  X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")                         \
   X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")              \
   X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                                      \
   X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")                      \

@@ -1,0 +1,202 @@
+#include "vt/ir/builder.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "vt/ir/shape.h"
+
+namespace vt::ir {
+namespace {
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+// Removes the ".weight" of a checkpoint's name: nodes are named after their module.
+std::string ModuleName(const std::string& weight) {
+  constexpr std::string_view kSuffix = ".weight";
+  return base::EndsWith(weight, kSuffix) ? weight.substr(0, weight.size() - kSuffix.size()) : weight;
+}
+
+}  // namespace
+
+Builder::Builder(std::string model_name, WeightSource weights, KvOptions kv)
+    : weights_(std::move(weights)), kv_(kv) {
+  graph_.name = std::move(model_name);
+}
+
+void Builder::Fail(std::string message) {
+  if (!error_) error_ = base::Error{base::Code::kInvalidArgument, std::move(message)};
+}
+
+ValueId Builder::Input(const std::string& name, Shape shape) {
+  const auto found = by_name_.find(name);
+  if (found != by_name_.end()) return found->second;
+  Value v{.name = name, .dtype = DType::kI32, .shape = std::move(shape), .kind = ValueKind::kInput};
+  graph_.values.push_back(std::move(v));
+  return by_name_[name] = static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId Builder::TokenIds() { return Input(kTokenIds, {T()}); }
+ValueId Builder::Positions() { return Input(kPositions, {T()}); }
+ValueId Builder::OutputRows() { return Input(kOutputRows, {O()}); }
+
+bool Builder::Has(const std::string& name) const { return weights_ && weights_(name).has_value(); }
+
+ValueId Builder::Weight(const std::string& name, std::vector<int64_t> shape) {
+  used_.insert(name);
+  // Weights and inputs share a table of names; a tensor cannot be called like an input, which has no dot or has "slots.".
+  const std::string key = "weight:" + name;
+  const auto found = by_name_.find(key);
+  WeightInfo info{DType::kF32, shape};
+  if (const auto stored = weights_ ? weights_(name) : std::nullopt; !stored) {
+    Fail(fmt::format("the checkpoint has no tensor {}, which {} needs", name, graph_.name));
+  } else if (stored->shape != shape) {
+    Fail(fmt::format("tensor {} has the shape {}, but the configuration of {} says {}", name, ShapeText(stored->shape),
+                     graph_.name, ShapeText(shape)));
+  } else {
+    info = *stored;
+  }
+  if (found != by_name_.end()) return found->second;
+  Value v{.name = name, .dtype = info.dtype, .shape = {shape.begin(), shape.end()}, .kind = ValueKind::kWeight};
+  graph_.values.push_back(std::move(v));
+  return by_name_[key] = static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId Builder::Emit(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs) {
+  std::vector<Value> values;
+  for (const ValueId v : inputs) {
+    if (v < 0 || static_cast<size_t>(v) >= graph_.values.size()) {
+      Fail(fmt::format("node {} of {} reads a value that does not exist", name, graph_.name));
+      return kNone;
+    }
+    values.push_back(graph_.value(v));
+  }
+  auto types = InferOutputs(op, attrs, values);
+  if (!types) {
+    Fail(fmt::format("{}: {}: {}", graph_.name, name, types.error().message));
+    return kNone;
+  }
+  const auto node_id = static_cast<NodeId>(graph_.nodes.size());
+  Node node{.op = op, .name = name, .inputs = std::move(inputs), .outputs = {}, .attrs = std::move(attrs)};
+  for (size_t i = 0; i < types->size(); ++i) {
+    Value v{.name = i == 0 ? name : fmt::format("{}:{}", name, i),
+            .dtype = (*types)[i].dtype,
+            .shape = (*types)[i].shape,
+            .kind = ValueKind::kNode,
+            .producer = node_id};
+    if (op == Op::kKvWrite) {
+      v.kind = ValueKind::kState;
+      v.group = values[0].group;
+      v.layer = values[0].layer;
+    }
+    node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
+    graph_.values.push_back(std::move(v));
+  }
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().outputs[0];
+}
+
+ValueId Builder::Embed(const std::string& weight, int64_t vocab, int64_t width) {
+  return Emit(Op::kEmbed, ModuleName(weight), {Weight(weight, {vocab, width}), TokenIds()});
+}
+
+ValueId Builder::Linear(ValueId x, const std::string& name, int64_t out, bool bias) {
+  if (x < 0) return kNone;  // after an earlier failure
+  const Dim k = graph_.value(x).shape.empty() ? Dim(0) : graph_.value(x).shape.back();
+  std::vector<ValueId> inputs = {x, Weight(name + ".weight", {out, k.At({})})};
+  if (bias) inputs.push_back(Weight(name + ".bias", {out}));
+  return Emit(Op::kLinear, name, std::move(inputs), {LinearAttrs{1, bias}});
+}
+
+ValueId Builder::RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset) {
+  if (x < 0) return kNone;
+  const int64_t d = graph_.value(x).shape.back().At({});
+  return Emit(Op::kRmsNorm, ModuleName(weight), {x, Weight(weight, {d})}, {NormAttrs{eps, weight_offset}});
+}
+
+ValueId Builder::LayerNorm(ValueId x, const std::string& weight, const std::string& bias, float eps) {
+  if (x < 0) return kNone;
+  const int64_t d = graph_.value(x).shape.back().At({});
+  return Emit(Op::kLayerNorm, ModuleName(weight), {x, Weight(weight, {d}), Weight(bias, {d})}, {NormAttrs{eps, 0}});
+}
+
+// Nodes without a name of their own take the op's name and their number, which is unique in the graph.
+static std::string Numbered(const Graph& g, Op op) { return fmt::format("{}.{}", Name(op), g.nodes.size()); }
+
+ValueId Builder::Add(ValueId a, ValueId b) { return Emit(Op::kAdd, Numbered(graph_, Op::kAdd), {a, b}); }
+ValueId Builder::Mul(ValueId a, ValueId b) { return Emit(Op::kMul, Numbered(graph_, Op::kMul), {a, b}); }
+ValueId Builder::Scale(ValueId x, float multiply, float add) {
+  return Emit(Op::kScale, Numbered(graph_, Op::kScale), {x}, {ScaleAttrs{multiply, add}});
+}
+ValueId Builder::Act(ValueId x, Activation fn) {
+  return Emit(Op::kUnary, Numbered(graph_, Op::kUnary), {x}, {UnaryAttrs{fn}});
+}
+ValueId Builder::SoftCap(ValueId x, float cap) {
+  if (!(cap > 0)) Fail(fmt::format("{}: a soft cap must be positive, not {}", graph_.name, cap));
+  return Scale(Act(Scale(x, 1 / cap), Activation::kTanh), cap);
+}
+
+ValueId Builder::Heads(ValueId x, int64_t heads, int64_t head_dim) {
+  if (x < 0) return kNone;
+  Shape shape = {graph_.value(x).shape[0], Dim(heads), Dim(head_dim)};
+  return Emit(Op::kReshape, Numbered(graph_, Op::kReshape), {x}, {ReshapeAttrs{std::move(shape)}});
+}
+
+ValueId Builder::Slice(ValueId x, int64_t begin, int64_t size) {
+  return Emit(Op::kSlice, Numbered(graph_, Op::kSlice), {x}, {SliceAttrs{begin, size}});
+}
+
+ValueId Builder::Rope(ValueId x, const RopeAttrs& rope) {
+  return Emit(Op::kRope, Numbered(graph_, Op::kRope), {x, Positions()}, {rope});
+}
+
+ValueId Builder::OutputOnly(ValueId x) { return Emit(Op::kGather, "output_rows", {x, OutputRows()}); }
+
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs, const std::string& name) {
+  if (q < 0 || k < 0 || v < 0) return kNone;
+  // Layers share a group when their state has the same shape and the same window.
+  int group = -1;
+  for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
+    const StateGroup& s = graph_.state_groups[g];
+    if (s.window == attrs.window && s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim) {
+      group = static_cast<int>(g);
+    }
+  }
+  if (group < 0) {
+    const bool global = attrs.window == 0;
+    group = static_cast<int>(graph_.state_groups.size());
+    graph_.state_groups.push_back(
+        {.name = global ? "global" : fmt::format("window{}", attrs.window),
+         .kind = global ? StateGroup::Kind::kPagedGlobal : StateGroup::Kind::kPagedWindow,
+         .dtype = kv_.dtype, .layers = 0, .kv_heads = attrs.kv_heads, .head_dim = attrs.head_dim,
+         .window = attrs.window});
+  }
+  const int layer = graph_.state_groups[static_cast<size_t>(group)].layers++;
+  Value state{.name = fmt::format("kv.{}.{}", group, layer), .dtype = kv_.dtype,
+              .shape = {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)}, .kind = ValueKind::kState};
+  state.group = group;
+  state.layer = layer;
+  graph_.values.push_back(std::move(state));
+  const auto state_id = static_cast<ValueId>(graph_.values.size() - 1);
+
+  if (kv_.block_size < 1 || kv_.max_model_len < 1) Fail("the KV cache needs a positive block size and model length");
+  const int64_t max_blocks = kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
+  const ValueId slots = Input(SlotsName(group), {T()});
+  const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", {state_id, k, v, slots});
+  if (next < 0) return kNone;
+  state_[{group, layer}] = next;
+  return Emit(Op::kAttention, name,
+              {q, next, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}), Input(kSeqLens, {R()}),
+               Input(BlockTableName(group), {R(), Dim(max_blocks)})},
+              {attrs});
+}
+
+base::Result<Graph> Builder::Finish(std::vector<ValueId> outputs) {
+  if (error_) return *error_;
+  graph_.outputs = std::move(outputs);
+  if (auto status = Verify(graph_); !status) return status.error().In(graph_.name);
+  return std::move(graph_);
+}
+
+}  // namespace vt::ir

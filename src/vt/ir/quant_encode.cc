@@ -1,0 +1,365 @@
+// From f32 to stored blocks. Not bit-equal to other writers: each block is fitted by rounding to nearest, the K-quants
+// with a small search over scales (and minimums) for the least squared error.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "vt/ir/quant.h"
+#include "vt/ir/quant_blocks.h"
+
+namespace vt::ir {
+namespace {
+
+int Round(float x) { return static_cast<int>(std::nearbyintf(x)); }
+// NaN becomes the code lo: a block with NaN is lost anyway, but must not be undefined behaviour.
+int RoundTo(float x, int lo, int hi) {
+  return x > static_cast<float>(lo) ? Round(std::min(x, static_cast<float>(hi))) : lo;
+}
+float Inverse(float x) { return x == 0 ? 0 : 1 / x; }
+
+// Writes a half and returns the value that a reader will see.
+float PutHalf(uint8_t* p, float f) {
+  const uint16_t h = FloatToHalf(f);
+  p[0] = static_cast<uint8_t>(h);
+  p[1] = static_cast<uint8_t>(h >> 8);
+  return HalfToFloat(h);
+}
+
+// The value of largest magnitude, with its sign.
+float Extreme(const float* x, int n) {
+  float m = 0;
+  for (int i = 0; i < n; ++i) {
+    if (std::fabs(x[i]) > std::fabs(m)) m = x[i];
+  }
+  return m;
+}
+
+// The scale s that makes s * clamp(round(x / s), lo, hi) closest to x: tries nineteen near |x|max / hi.
+float FitScale(const float* x, int n, int lo, int hi) {
+  const float extreme = Extreme(x, n);
+  if (extreme == 0) return 0;
+  float best = 0, best_error = INFINITY;
+  for (int step = -9; step <= 9; ++step) {
+    // The side with more codes takes the extreme value.
+    const float trial = extreme / (static_cast<float>(lo) + 0.1f * static_cast<float>(step));
+    const float inverse = 1 / trial;
+    float xq = 0, qq = 0, xx = 0;
+    for (int i = 0; i < n; ++i) {
+      const auto q = static_cast<float>(RoundTo(x[i] * inverse, lo, hi));
+      xq += x[i] * q;
+      qq += q * q;
+      xx += x[i] * x[i];
+    }
+    if (qq == 0) continue;
+    const float scale = xq / qq;  // least squares for these codes
+    const float error = xx - scale * xq;
+    if (error < best_error) {
+      best_error = error;
+      best = scale;
+    }
+  }
+  return best;
+}
+
+struct Affine {
+  float scale = 0, min = 0;  // x = scale * q - min, min >= 0
+};
+
+// The affine fit with codes 0..top: tries a few ranges, refining scale and minimum by least squares.
+Affine FitAffine(const float* x, int n, int top) {
+  float lo = 0, hi = x[0];  // the minimum is never positive: the format subtracts it
+  for (int i = 0; i < n; ++i) {
+    lo = std::min(lo, x[i]);
+    hi = std::max(hi, x[i]);
+  }
+  if (hi <= lo) return {0, -lo};
+  Affine best;
+  float best_error = INFINITY;
+  for (int step = -4; step <= 6; ++step) {
+    const float inverse = (static_cast<float>(top) + 0.1f * static_cast<float>(step)) / (hi - lo);
+    float sq = 0, sqq = 0, sx = 0, sxq = 0;
+    for (int i = 0; i < n; ++i) {
+      const auto q = static_cast<float>(RoundTo((x[i] - lo) * inverse, 0, top));
+      sq += q;
+      sqq += q * q;
+      sx += x[i];
+      sxq += x[i] * q;
+    }
+    const float determinant = static_cast<float>(n) * sqq - sq * sq;
+    Affine fit{1 / inverse, -lo};
+    if (determinant > 0) {
+      fit.scale = (static_cast<float>(n) * sxq - sx * sq) / determinant;
+      fit.min = -(sx - fit.scale * sq) / static_cast<float>(n);
+      if (fit.min < 0) fit = {sqq > 0 ? sxq / sqq : 0, 0};
+    }
+    if (!(fit.scale > 0)) continue;
+    float error = 0;
+    for (int i = 0; i < n; ++i) {
+      const auto q = static_cast<float>(RoundTo((x[i] + fit.min) / fit.scale, 0, top));
+      const float e = fit.scale * q - fit.min - x[i];
+      error += e * e;
+    }
+    if (error < best_error) {
+      best_error = error;
+      best = fit;
+    }
+  }
+  return best_error < INFINITY ? best : Affine{(hi - lo) / static_cast<float>(top), -lo};
+}
+
+// Q4_0 and Q5_0: codes -half..half-1 times one scale.
+template <int kBits>
+void Symmetric(const float* x, uint8_t* b) {
+  constexpr int kHalf = 1 << (kBits - 1);
+  const float inverse = Inverse(PutHalf(b, Extreme(x, 32) / -kHalf));
+  uint8_t* qs = b + (kBits == 5 ? 6 : 2);
+  for (int j = 0; j < 32; ++j) {
+    const int q = RoundTo(x[j] * inverse, -kHalf, kHalf - 1) + kHalf;
+    qs[j % 16] |= static_cast<uint8_t>((q & 15) << (j / 16 * 4));
+    if (kBits == 5) b[2 + j / 8] |= static_cast<uint8_t>((q >> 4) << (j % 8));
+  }
+}
+
+// Q4_1 and Q5_1: codes 0..top times a scale plus a minimum.
+template <int kBits>
+void WithMinimum(const float* x, uint8_t* b) {
+  constexpr int kTop = (1 << kBits) - 1;
+  const auto [lo, hi] = std::minmax_element(x, x + 32);
+  const float inverse = Inverse(PutHalf(b, (*hi - *lo) / kTop));
+  const float min = PutHalf(b + 2, *lo);
+  uint8_t* qs = b + (kBits == 5 ? 8 : 4);
+  for (int j = 0; j < 32; ++j) {
+    const int q = RoundTo((x[j] - min) * inverse, 0, kTop);
+    qs[j % 16] |= static_cast<uint8_t>((q & 15) << (j / 16 * 4));
+    if (kBits == 5) b[4 + j / 8] |= static_cast<uint8_t>((q >> 4) << (j % 8));
+  }
+}
+
+void Q8_0(const float* x, uint8_t* b) {
+  const float inverse = Inverse(PutHalf(b, std::fabs(Extreme(x, 32)) / 127));
+  for (int j = 0; j < 32; ++j) b[2 + j] = static_cast<uint8_t>(RoundTo(x[j] * inverse, -127, 127));
+}
+
+// Fits of the `n` parts of a superblock, then their scales and minimums as integers up to `top` of one scale each.
+struct Superblock {
+  float d, dmin;
+  ScaleMin parts[16];
+};
+Superblock FitSuperblock(const float* x, int part, int code_top, int scale_top, uint8_t* half_d, uint8_t* half_min) {
+  const int n = 256 / part;
+  Affine fits[16];
+  float max_scale = 0, max_min = 0;
+  for (int i = 0; i < n; ++i) {
+    fits[i] = FitAffine(x + i * part, part, code_top);
+    max_scale = std::max(max_scale, fits[i].scale);
+    max_min = std::max(max_min, fits[i].min);
+  }
+  Superblock s{};
+  s.d = PutHalf(half_d, max_scale / static_cast<float>(scale_top));
+  s.dmin = PutHalf(half_min, max_min / static_cast<float>(scale_top));
+  for (int i = 0; i < n; ++i) {
+    s.parts[i] = {RoundTo(fits[i].scale * Inverse(s.d), 0, scale_top),
+                  RoundTo(fits[i].min * Inverse(s.dmin), 0, scale_top)};
+  }
+  return s;
+}
+
+int AffineCode(const Superblock& s, int part, float x, int top) {
+  const float scale = s.d * static_cast<float>(s.parts[part].scale);
+  return RoundTo((x + s.dmin * static_cast<float>(s.parts[part].min)) * Inverse(scale), 0, top);
+}
+
+void Q2_K(const float* x, uint8_t* b) {
+  const Superblock s = FitSuperblock(x, 16, 3, 15, b + 80, b + 82);
+  for (int i = 0; i < 16; ++i) b[i] = static_cast<uint8_t>(s.parts[i].scale | s.parts[i].min << 4);
+  for (int i = 0; i < 256; ++i) {
+    const int q = AffineCode(s, i / 16, x[i], 3);
+    b[16 + i / 128 * 32 + i % 32] |= static_cast<uint8_t>(q << (i % 128 / 32 * 2));
+  }
+}
+
+void Q4_K(const float* x, uint8_t* b) {
+  const Superblock s = FitSuperblock(x, 32, 15, 63, b, b + 2);
+  for (int i = 0; i < 8; ++i) SetKScaleMin(b + 4, i, s.parts[i]);
+  for (int i = 0; i < 256; ++i) {
+    const int q = AffineCode(s, i / 32, x[i], 15);
+    b[16 + i / 64 * 32 + i % 32] |= static_cast<uint8_t>(q << (i % 64 / 32 * 4));
+  }
+}
+
+void Q5_K(const float* x, uint8_t* b) {
+  const Superblock s = FitSuperblock(x, 32, 31, 63, b, b + 2);
+  for (int i = 0; i < 8; ++i) SetKScaleMin(b + 4, i, s.parts[i]);
+  for (int i = 0; i < 256; ++i) {
+    const int q = AffineCode(s, i / 32, x[i], 31);
+    b[48 + i / 64 * 32 + i % 32] |= static_cast<uint8_t>((q & 15) << (i % 64 / 32 * 4));
+    b[16 + i % 32] |= static_cast<uint8_t>((q >> 4) << (i / 32));
+  }
+}
+
+// Signed scales of the parts as integers lo..hi of one superblock scale, which is written and returned.
+float SignedScales(const float* scales, int n, int lo, int hi, uint8_t* half_d, int* out) {
+  const float d = PutHalf(half_d, Extreme(scales, n) / static_cast<float>(lo));
+  for (int i = 0; i < n; ++i) out[i] = RoundTo(scales[i] * Inverse(d), lo, hi);
+  return d;
+}
+
+void Q3_K(const float* x, uint8_t* b) {
+  float fits[16];
+  int scales[16];
+  for (int i = 0; i < 16; ++i) fits[i] = FitScale(x + 16 * i, 16, -4, 3);
+  const float d = SignedScales(fits, 16, -32, 31, b + 108, scales);
+  for (int i = 0; i < 16; ++i) SetQ3KScale(b + 96, i, scales[i]);
+  for (int i = 0; i < 256; ++i) {
+    const int q = RoundTo(x[i] * Inverse(d * static_cast<float>(scales[i / 16])), -4, 3) + 4;
+    b[32 + i / 128 * 32 + i % 32] |= static_cast<uint8_t>((q & 3) << (i % 128 / 32 * 2));
+    b[i % 32] |= static_cast<uint8_t>((q >> 2) << (i / 32));
+  }
+}
+
+void Q6_K(const float* x, uint8_t* b) {
+  float fits[16];
+  int scales[16];
+  for (int i = 0; i < 16; ++i) fits[i] = FitScale(x + 16 * i, 16, -32, 31);
+  const float d = SignedScales(fits, 16, -128, 127, b + 208, scales);
+  for (int i = 0; i < 16; ++i) b[192 + i] = static_cast<uint8_t>(scales[i]);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, in = i % 128;
+    const int q = RoundTo(x[i] * Inverse(d * static_cast<float>(scales[i / 16])), -32, 31) + 32;
+    b[half * 64 + in % 64] |= static_cast<uint8_t>((q & 15) << (in / 64 * 4));
+    b[128 + half * 32 + in % 32] |= static_cast<uint8_t>((q >> 4) << (in / 32 * 2));
+  }
+}
+
+int NearestIQ4(float x) {
+  int best = 0;
+  for (int i = 1; i < 16; ++i) {
+    if (std::fabs(x - static_cast<float>(kIQ4Values[i])) < std::fabs(x - static_cast<float>(kIQ4Values[best]))) best = i;
+  }
+  return best;
+}
+
+// Like FitScale, with the codes of the IQ4 table; the extreme value may sit on either end of it.
+float FitIQ4(const float* x) {
+  const float extreme = Extreme(x, 32);
+  float best = 0, best_error = INFINITY;
+  for (int step = -7; step <= 7 && extreme != 0; ++step) {
+    for (const float end : {-127.0f, 113.0f}) {
+      const float inverse = (end + static_cast<float>(step)) / extreme;
+      float xq = 0, qq = 0, xx = 0;
+      for (int j = 0; j < 32; ++j) {
+        const auto q = static_cast<float>(kIQ4Values[NearestIQ4(x[j] * inverse)]);
+        xq += x[j] * q;
+        qq += q * q;
+        xx += x[j] * x[j];
+      }
+      if (xx - xq * xq / qq < best_error) {
+        best_error = xx - xq * xq / qq;
+        best = xq / qq;
+      }
+    }
+  }
+  return best;
+}
+
+void IQ4_NL(const float* x, uint8_t* b) {
+  const float inverse = Inverse(PutHalf(b, FitIQ4(x)));
+  for (int j = 0; j < 32; ++j) b[2 + j % 16] |= static_cast<uint8_t>(NearestIQ4(x[j] * inverse) << (j / 16 * 4));
+}
+
+void IQ4_XS(const float* x, uint8_t* b) {
+  float fits[8];
+  int scales[8];
+  for (int i = 0; i < 8; ++i) fits[i] = FitIQ4(x + 32 * i);
+  const float d = SignedScales(fits, 8, -32, 31, b, scales);
+  for (int i = 0; i < 8; ++i) {
+    const int s = scales[i] + 32;
+    b[4 + i / 2] |= static_cast<uint8_t>((s & 15) << (i % 2 * 4));
+    b[2 + i / 4] |= static_cast<uint8_t>((s >> 4) << (i % 4 * 2));
+    const float inverse = Inverse(d * static_cast<float>(scales[i]));
+    for (int j = 0; j < 32; ++j) {
+      b[8 + 16 * i + j % 16] |= static_cast<uint8_t>(NearestIQ4(x[32 * i + j] * inverse) << (j / 16 * 4));
+    }
+  }
+}
+
+// Every backend rounds like this, or conformance tests see codes that differ by one: q = round-half-even(x * (1 / d))
+// with d = max|x| / 127, all in f32.
+void Q8_A32(const float* x, uint8_t* b) {
+  BlockQ8A32 block{};
+  block.d = std::fabs(Extreme(x, 32)) / 127;
+  const float inverse = Inverse(block.d);
+  for (int j = 0; j < 32; ++j) {
+    block.q[j] = static_cast<int8_t>(RoundTo(x[j] * inverse, -127, 127));
+    block.sum[j / 16] = static_cast<int16_t>(block.sum[j / 16] + block.q[j]);
+  }
+  std::memcpy(b, &block, sizeof(block));
+}
+
+void Blocks(void (*encode)(const float*, uint8_t*), DType t, const float* src, void* dst, int64_t count) {
+  auto* p = static_cast<uint8_t*>(dst);
+  std::memset(p, 0, static_cast<size_t>(Bytes(t, count)));
+  for (int64_t i = 0; i < count; i += Info(t).block, p += Info(t).bytes) encode(src + i, p);
+}
+
+}  // namespace
+
+uint16_t FloatToHalf(float f) {
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  const auto sign = static_cast<uint16_t>(u >> 16 & 0x8000);
+  u &= 0x7fffffff;
+  if (u > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);   // NaN
+  if (u >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and more round to infinity
+  if (u < 0x33000001) return sign;                                   // 2^-25 and less round to zero
+  const int exponent = static_cast<int>(u >> 23) - 127;
+  uint32_t mantissa = (u & 0x7fffff) | 0x800000;
+  // Bits that do not fit: 13, and more for subnormals.
+  const int drop = exponent >= -14 ? 13 : 13 + (-14 - exponent);
+  const uint32_t rest = mantissa & ((1u << drop) - 1), half = 1u << (drop - 1);
+  mantissa >>= drop;
+  if (rest > half || (rest == half && (mantissa & 1))) ++mantissa;
+  // A carry out of the mantissa lands in the exponent, as it should.
+  const uint32_t base = exponent >= -14 ? static_cast<uint32_t>(exponent + 14) << 10 : 0;
+  return static_cast<uint16_t>(sign | (base + mantissa));
+}
+
+uint16_t FloatToBFloat(float f) {
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(u >> 16 | 0x40);
+  return static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+void Quantize(DType t, const float* src, void* dst, int64_t count) {
+  auto* bytes = static_cast<uint8_t*>(dst);
+  switch (t) {
+    case DType::kF32: std::memcpy(dst, src, static_cast<size_t>(count) * 4); return;
+    case DType::kF16:
+      for (int64_t i = 0; i < count; ++i) PutHalf(bytes + 2 * i, src[i]);
+      return;
+    case DType::kBF16:
+      for (int64_t i = 0; i < count; ++i) {
+        const uint16_t b = FloatToBFloat(src[i]);
+        bytes[2 * i] = static_cast<uint8_t>(b);
+        bytes[2 * i + 1] = static_cast<uint8_t>(b >> 8);
+      }
+      return;
+    case DType::kQ4_0: return Blocks(Symmetric<4>, t, src, dst, count);
+    case DType::kQ5_0: return Blocks(Symmetric<5>, t, src, dst, count);
+    case DType::kQ4_1: return Blocks(WithMinimum<4>, t, src, dst, count);
+    case DType::kQ5_1: return Blocks(WithMinimum<5>, t, src, dst, count);
+    case DType::kQ8_0: return Blocks(Q8_0, t, src, dst, count);
+    case DType::kQ2_K: return Blocks(Q2_K, t, src, dst, count);
+    case DType::kQ3_K: return Blocks(Q3_K, t, src, dst, count);
+    case DType::kQ4_K: return Blocks(Q4_K, t, src, dst, count);
+    case DType::kQ5_K: return Blocks(Q5_K, t, src, dst, count);
+    case DType::kQ6_K: return Blocks(Q6_K, t, src, dst, count);
+    case DType::kIQ4_NL: return Blocks(IQ4_NL, t, src, dst, count);
+    case DType::kIQ4_XS: return Blocks(IQ4_XS, t, src, dst, count);
+    case DType::kQ8_A32: return Blocks(Q8_A32, t, src, dst, count);
+    case DType::kI32: case DType::kI64: case DType::kI8: case DType::kU8: return;  // REQUIRES: not an integer type
+  }
+}
+
+}  // namespace vt::ir

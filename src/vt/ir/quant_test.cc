@@ -1,0 +1,138 @@
+#include "vt/ir/quant.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace vt::ir {
+namespace {
+
+std::string ReadGolden(const std::string& name) {
+  std::ifstream file(std::string(VLLM_SOURCE_DIR) + "/tests/goldens/quant/" + name, std::ios::binary);
+  EXPECT_TRUE(file) << name;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Format : public testing::TestWithParam<DType> {};
+
+TEST_P(Format, DequantizesLikeTheGgufPackage) {
+  const DType t = GetParam();
+  const std::string blocks = ReadGolden(std::string(Name(t)) + ".blocks");
+  const std::string values = ReadGolden(std::string(Name(t)) + ".f32");
+  std::vector<float> want(values.size() / 4);
+  std::memcpy(want.data(), values.data(), values.size());
+  ASSERT_EQ(Bytes(t, static_cast<int64_t>(want.size())), static_cast<int64_t>(blocks.size()));
+  std::vector<float> got(want.size());
+  Dequantize(t, blocks.data(), got.data(), static_cast<int64_t>(got.size()));
+  float largest = 0;
+  for (const float w : want) largest = std::max(largest, std::fabs(w));
+  ASSERT_GT(largest, 0);
+  // Products are the same; the order of (d * scale) * q may differ by a rounding each.
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 3e-7f * largest) << i;
+}
+
+// Root mean square error of a unit normal, relative; about 1 / (code steps in 6 sigma) / sqrt(12), with room for
+// the rounding of scales.
+float ErrorBound(DType t) {
+  switch (t) {
+    case DType::kQ2_K: return 0.33f;
+    case DType::kQ3_K: return 0.18f;
+    case DType::kQ4_0: case DType::kQ4_1: case DType::kQ4_K: case DType::kIQ4_NL: case DType::kIQ4_XS: return 0.10f;
+    case DType::kQ5_0: case DType::kQ5_1: case DType::kQ5_K: return 0.05f;
+    case DType::kQ6_K: return 0.025f;
+    default: return 0.007f;  // 8 bits
+  }
+}
+
+TEST_P(Format, QuantizesANormalVectorWithinTheFormatsResolution) {
+  const DType t = GetParam();
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(256 * 64), y(x.size());
+  for (float& v : x) v = normal(random);
+  std::vector<std::byte> blocks(static_cast<size_t>(Bytes(t, static_cast<int64_t>(x.size()))));
+  Quantize(t, x.data(), blocks.data(), static_cast<int64_t>(x.size()));
+  Dequantize(t, blocks.data(), y.data(), static_cast<int64_t>(x.size()));
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (x[i] - y[i]) * (x[i] - y[i]);
+    norm += x[i] * x[i];
+  }
+  const double relative = std::sqrt(error / norm);
+  RecordProperty("relative_error", std::to_string(relative));
+  EXPECT_LT(relative, ErrorBound(t));
+  EXPECT_GT(relative, 0);
+}
+
+TEST_P(Format, QuantizesZerosAndConstants) {
+  const DType t = GetParam();
+  for (const float c : {0.0f, 1.0f, -2.5f}) {
+    std::vector<float> x(256, c), y(256, 99);
+    std::vector<std::byte> blocks(static_cast<size_t>(Bytes(t, 256)));
+    Quantize(t, x.data(), blocks.data(), 256);
+    Dequantize(t, blocks.data(), y.data(), 256);
+    for (const float v : y) ASSERT_NEAR(v, c, 0.04f * std::fabs(c)) << Name(t);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stored, Format,
+                         testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                         DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                                         DType::kIQ4_NL, DType::kIQ4_XS),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST(Half, EveryHalfSurvivesTheRoundTrip) {
+  for (uint32_t h = 0; h < 0x10000; ++h) {
+    const float f = HalfToFloat(static_cast<uint16_t>(h));
+    if (std::isnan(f)) {
+      EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(f))));
+    } else {
+      ASSERT_EQ(FloatToHalf(f), h);
+    }
+  }
+}
+
+TEST(Half, RoundsToNearestEven) {
+  EXPECT_EQ(HalfToFloat(0x3c00), 1.0f);
+  EXPECT_EQ(HalfToFloat(0x0001), std::ldexp(1.0f, -24));
+  EXPECT_EQ(FloatToHalf(1.0f + std::ldexp(1.0f, -11)), 0x3c00);      // a tie: to even
+  EXPECT_EQ(FloatToHalf(1.0f + 3 * std::ldexp(1.0f, -11)), 0x3c02);  // a tie: to even
+  EXPECT_EQ(FloatToHalf(65519.0f), 0x7bff);
+  EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);
+  EXPECT_EQ(FloatToHalf(std::ldexp(1.0f, -25)), 0);
+  EXPECT_EQ(FloatToHalf(std::ldexp(1.5f, -25)), 1);
+  EXPECT_EQ(FloatToHalf(-0.0f), 0x8000);
+}
+
+TEST(BFloat, RoundsToNearestEvenAndKeepsNan) {
+  EXPECT_EQ(FloatToBFloat(1.0f), 0x3f80);
+  EXPECT_EQ(FloatToBFloat(1.0f + std::ldexp(1.0f, -8)), 0x3f80);
+  EXPECT_EQ(FloatToBFloat(1.0f + 3 * std::ldexp(1.0f, -8)), 0x3f82);
+  EXPECT_TRUE(std::isnan(BFloatToFloat(FloatToBFloat(NAN))));
+  EXPECT_EQ(BFloatToFloat(FloatToBFloat(-INFINITY)), -INFINITY);
+}
+
+TEST(Q8A32, HoldsTheSumsOfEachHalf) {
+  float x[32];
+  for (int i = 0; i < 32; ++i) x[i] = static_cast<float>(i - 10);
+  BlockQ8A32 b;
+  Quantize(DType::kQ8_A32, x, &b, 32);
+  EXPECT_FLOAT_EQ(b.d, 21.0f / 127);
+  EXPECT_EQ(b.q[31], 127);
+  EXPECT_EQ(b.q[10], 0);
+  int sums[2] = {0, 0};
+  for (int i = 0; i < 32; ++i) sums[i / 16] += b.q[i];
+  EXPECT_EQ(b.sum[0], sums[0]);
+  EXPECT_EQ(b.sum[1], sums[1]);
+}
+
+}  // namespace
+}  // namespace vt::ir

@@ -1,0 +1,308 @@
+#include "vt/ir/shape.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "vt/ir/fused.h"
+
+namespace vt::ir {
+namespace {
+
+using Types = base::Result<std::vector<OutputType>>;
+
+bool IsPlainFloat(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
+bool IsFloating(DType t) { return IsPlainFloat(t) || IsQuantised(t); }
+
+// Reads like a list of demands: the first that fails is the error.
+class Rule {
+ public:
+  Rule(Op op, const Attrs& attrs, std::span<const Value> in) : op_(op), attrs_(attrs), in_(in) {}
+
+  Types Apply();
+
+ private:
+  Types Bad(const std::string& what) const {
+    std::string inputs;
+    for (const Value& v : in_) inputs += fmt::format(" {}:{}{}", v.name, Name(v.dtype), ToString(v.shape));
+    return base::Error{base::Code::kInvalidArgument, fmt::format("{} {}; its inputs are{}", Name(op_), what,
+                                                                 inputs.empty() ? " none" : inputs)};
+  }
+  template <typename A>
+  const A* Get() const { return std::get_if<A>(&attrs_.v); }
+  const Shape& S(size_t i) const { return in_[i].shape; }
+  size_t Rank(size_t i) const { return in_[i].shape.size(); }
+  int64_t LastOf(size_t i) const {  // -1 when it is not a constant
+    if (S(i).empty() || S(i).back().sym != Sym::kOne) return -1;
+    return S(i).back().At({});
+  }
+  bool IsVector(size_t i, int64_t size) const {
+    return Rank(i) == 1 && LastOf(i) == size && in_[i].dtype != DType::kI32;
+  }
+  bool IsIds(size_t i, size_t rank) const { return in_[i].dtype == DType::kI32 && Rank(i) == rank; }
+  static Types One(DType t, Shape s) { return std::vector<OutputType>{{t, std::move(s)}}; }
+  Shape WithLast(size_t i, int64_t last) const {
+    Shape s = S(i);
+    s.back() = Dim(last);
+    return s;
+  }
+  DType ValueType() const {
+    return in_.empty() || !IsPlainFloat(in_[0].dtype) || in_[0].kind == ValueKind::kWeight ? DType::kF32
+                                                                                         : in_[0].dtype;
+  }
+
+  Types Linear();
+  Types Binary();
+  Types Attention();
+  Types KvWrite();
+  Types Reshape();
+  Types Fused();
+  base::Result<size_t> Arity() const;
+
+  Op op_;
+  const Attrs& attrs_;
+  std::span<const Value> in_;
+};
+
+base::Result<size_t> Rule::Arity() const {
+  switch (op_) {
+    case Op::kScale: case Op::kUnary: case Op::kSoftmax: case Op::kLogSoftmax: case Op::kReshape: case Op::kSlice:
+    case Op::kConvert: case Op::kQuantize: case Op::kArgMax: return 1u;
+    case Op::kLayerNorm: return 3u;
+    case Op::kKvWrite: return 4u;
+    case Op::kAttention: return 6u;
+    case Op::kLinear: {
+      const LinearAttrs* a = Get<LinearAttrs>();
+      if (a == nullptr || a->segments < 1) return Bad("needs LinearAttrs with at least one segment").error();
+      return static_cast<size_t>(1 + a->segments * (a->bias ? 2 : 1));
+    }
+    default: return 2u;
+  }
+}
+
+Types Rule::Linear() {
+  const auto& a = *Get<LinearAttrs>();
+  const int64_t k = LastOf(0);
+  if (k <= 0 || Rank(0) < 1) return Bad("needs a constant last dimension of x");
+  int64_t n = 0;
+  for (int i = 0; i < a.segments; ++i) {
+    const size_t w = static_cast<size_t>(1 + i);
+    if (Rank(w) != 2 || LastOf(w) != k || !IsFloating(in_[w].dtype)) {
+      return Bad(fmt::format("needs weights of {} columns", k));
+    }
+    if (k % Info(in_[w].dtype).block != 0) return Bad("needs rows that are whole blocks of the weight's format");
+    const int64_t rows = S(w)[0].At({});
+    if (a.bias && !IsVector(static_cast<size_t>(1 + a.segments + i), rows)) {
+      return Bad("needs a bias of as many values as its weight has rows");
+    }
+    n += rows;
+  }
+  return One(ValueType(), WithLast(0, n));
+}
+
+Types Rule::Binary() {
+  if (!IsPlainFloat(in_[0].dtype) || !IsPlainFloat(in_[1].dtype)) return Bad("needs plain float inputs");
+  const bool row = Rank(1) == 1 && Rank(0) >= 1 && S(1)[0] == S(0).back();
+  if (S(0) != S(1) && !row) return Bad("needs a second input of the same shape or of the last dimension");
+  return One(ValueType(), S(0));
+}
+
+Types Rule::KvWrite() {
+  if (in_[0].kind != ValueKind::kState) return Bad("needs a state as its first input");
+  if (Rank(1) != 3 || S(1) != S(2)) return Bad("needs k and v of one shape [T, heads, head_dim]");
+  if (!IsIds(3, 1) || S(3)[0] != S(1)[0]) return Bad("needs one i32 slot a token");
+  return One(in_[0].dtype, S(0));
+}
+
+Types Rule::Attention() {
+  const auto* a = Get<AttentionAttrs>();
+  if (a == nullptr || a->heads < 1 || a->kv_heads < 1 || a->head_dim < 1 || a->heads % a->kv_heads != 0) {
+    return Bad("needs AttentionAttrs whose heads are a multiple of kv_heads");
+  }
+  if (in_[1].kind != ValueKind::kState) return Bad("needs a state as its second input");
+  if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || S(0)[2] != Dim(a->head_dim)) {
+    return Bad(fmt::format("needs q of shape [T, {}, {}]", a->heads, a->head_dim));
+  }
+  if (!IsIds(2, 1) || S(2)[0] != S(0)[0]) return Bad("needs one i32 position a token");
+  if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2)) return Bad("needs i32 query_start, seq_lens and block_table");
+  return One(ValueType(), {S(0)[0], Dim(a->heads * a->head_dim)});
+}
+
+Types Rule::Reshape() {
+  const auto* a = Get<ReshapeAttrs>();
+  if (a == nullptr) return Bad("needs ReshapeAttrs");
+  // Two buckets of different primes tell unequal products of sizes apart.
+  for (const Bucket& b : {Bucket{3, 5, 7}, Bucket{11, 13, 17}}) {
+    if (Elements(a->shape, b) != Elements(S(0), b)) {
+      return Bad(fmt::format("cannot give {}: the number of elements differs", ToString(a->shape)));
+    }
+  }
+  return One(in_[0].dtype, a->shape);
+}
+
+Types Rule::Fused() {
+  const FusedDefinition& def = DefinitionOf(op_);
+  const auto* a = Get<FusedAttrs>();
+  if (a == nullptr || a->parts.size() != def.parts.size()) return Bad("needs the attributes of its parts");
+  if (in_.size() != static_cast<size_t>(def.inputs)) return Bad(fmt::format("needs {} inputs", def.inputs));
+  std::vector<Value> results;
+  for (size_t p = 0; p < def.parts.size(); ++p) {
+    std::vector<Value> args;
+    for (const int i : def.parts[p].inputs) {
+      args.push_back(i >= 0 ? results[static_cast<size_t>(i)] : in_[static_cast<size_t>(~i)]);
+    }
+    auto types = InferOutputs(def.parts[p].op, a->parts[p], args);
+    if (!types) return types.error().In(std::string(Name(op_)));
+    results.push_back({.name = "part", .dtype = (*types)[0].dtype, .shape = (*types)[0].shape});
+  }
+  std::vector<OutputType> out;
+  for (const int o : def.outputs) {
+    out.push_back({results[static_cast<size_t>(o)].dtype, results[static_cast<size_t>(o)].shape});
+  }
+  return out;
+}
+
+Types Rule::Apply() {
+  if (IsFused(op_)) return Fused();
+  auto arity = Arity();
+  if (!arity) return arity.error();
+  if (in_.size() != *arity) return Bad(fmt::format("needs {} inputs", *arity));
+  switch (op_) {
+    case Op::kEmbed:
+      if (Rank(0) != 2 || !IsFloating(in_[0].dtype) || LastOf(0) <= 0) return Bad("needs a table [rows, width]");
+      if (LastOf(0) % Info(in_[0].dtype).block != 0) return Bad("needs rows that are whole blocks");
+      if (!IsIds(1, 1)) return Bad("needs i32 ids");
+      return One(DType::kF32, {S(1)[0], S(0)[1]});
+    case Op::kLinear: return Linear();
+    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: return Binary();
+    case Op::kScale:
+      if (Get<ScaleAttrs>() == nullptr) return Bad("needs ScaleAttrs");
+      return One(ValueType(), S(0));
+    case Op::kUnary:
+      if (Get<UnaryAttrs>() == nullptr) return Bad("needs UnaryAttrs");
+      return One(ValueType(), S(0));
+    case Op::kSoftmax: case Op::kLogSoftmax:
+      if (Rank(0) < 1) return Bad("needs at least one dimension");
+      return One(ValueType(), S(0));
+    case Op::kRmsNorm:
+      if (Get<NormAttrs>() == nullptr) return Bad("needs NormAttrs");
+      if (!IsVector(1, LastOf(0))) return Bad("needs a weight of the last dimension's size");
+      return One(ValueType(), S(0));
+    case Op::kLayerNorm:
+      if (Get<NormAttrs>() == nullptr) return Bad("needs NormAttrs");
+      if (!IsVector(1, LastOf(0)) || !IsVector(2, LastOf(0))) return Bad("needs weight and bias of the last dimension");
+      return One(ValueType(), S(0));
+    case Op::kRope: {
+      const auto* a = Get<RopeAttrs>();
+      if (a == nullptr) return Bad("needs RopeAttrs");
+      if (Rank(0) != 3 || !IsIds(1, 1) || S(0)[0] != S(1)[0]) return Bad("needs x [T, H, D] and i32 positions [T]");
+      if (a->rotary_dim % 2 != 0 || a->rotary_dim > LastOf(0) || a->rotary_dim < 0 ||
+          static_cast<int64_t>(a->frequencies.size()) != a->rotary_dim / 2) {
+        return Bad("needs an even rotary_dim of at most head_dim, with a frequency for each pair");
+      }
+      return One(ValueType(), S(0));
+    }
+    case Op::kKvWrite: return KvWrite();
+    case Op::kAttention: return Attention();
+    case Op::kGather:
+      if (Rank(0) != 2 || !IsIds(1, 1)) return Bad("needs x [T, D] and i32 rows");
+      return One(in_[0].dtype, {S(1)[0], S(0)[1]});
+    case Op::kReshape: return Reshape();
+    case Op::kSlice: {
+      const auto* a = Get<SliceAttrs>();
+      if (a == nullptr || a->begin < 0 || a->size < 1 || a->begin + a->size > LastOf(0)) {
+        return Bad("needs a range inside the last dimension");
+      }
+      return One(in_[0].dtype, WithLast(0, a->size));
+    }
+    case Op::kConcat: {
+      if (LastOf(0) < 0 || LastOf(1) < 0 || WithLast(1, LastOf(0)) != S(0)) {
+        return Bad("needs inputs that differ in a constant last dimension only");
+      }
+      return One(ValueType(), WithLast(0, LastOf(0) + LastOf(1)));
+    }
+    case Op::kConvert: {
+      const auto* a = Get<ConvertAttrs>();
+      if (a == nullptr || !IsPlainFloat(a->dtype)) return Bad("needs a plain float type to convert to");
+      return One(a->dtype, S(0));
+    }
+    case Op::kQuantize: {
+      const auto* a = Get<ConvertAttrs>();
+      if (a == nullptr || !IsQuantised(a->dtype)) return Bad("needs a block format");
+      if (LastOf(0) <= 0 || LastOf(0) % Info(a->dtype).block != 0) return Bad("needs rows that are whole blocks");
+      return One(a->dtype, S(0));
+    }
+    case Op::kArgMax:
+      if (Rank(0) != 2) return Bad("needs logits [O, V]");
+      return One(DType::kI32, {S(0)[0]});
+    case Op::kSample:
+      if (Rank(0) != 2 || Rank(1) != 2 || S(0)[0] != S(1)[0] || LastOf(1) != 12) {
+        return Bad("needs logits [O, V] and params [O, 12]");
+      }
+      return One(DType::kI32, {S(0)[0]});
+    default: return Bad("has no shape rule");
+  }
+}
+
+bool Agrees(const Value& v, const OutputType& t) {
+  return v.shape == t.shape && (v.dtype == t.dtype || (IsPlainFloat(v.dtype) && IsPlainFloat(t.dtype)));
+}
+
+}  // namespace
+
+Types InferOutputs(Op op, const Attrs& attrs, std::span<const Value> inputs) { return Rule(op, attrs, inputs).Apply(); }
+
+base::Status Verify(const Graph& graph) {
+  const auto bad = [](const std::string& what) { return base::Error{base::Code::kInternal, what}; };
+  const auto in_range = [&](ValueId v) { return v >= 0 && static_cast<size_t>(v) < graph.values.size(); };
+  std::vector<bool> defined(graph.values.size());
+  std::vector<bool> overwritten(graph.values.size());
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    defined[v] = value.kind == ValueKind::kInput || value.kind == ValueKind::kWeight ||
+                 (value.kind == ValueKind::kState && value.producer < 0);
+    if (value.kind == ValueKind::kState &&
+        (value.group < 0 || static_cast<size_t>(value.group) >= graph.state_groups.size() || value.layer < 0 ||
+         value.layer >= graph.state_groups[static_cast<size_t>(value.group)].layers)) {
+      return bad(fmt::format("state {} belongs to no layer of a state group", value.name));
+    }
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    std::vector<Value> inputs;
+    for (const ValueId v : node.inputs) {
+      if (!in_range(v)) return bad(fmt::format("node {} reads value {}, which is not there", node.name, v));
+      const Value& value = graph.value(v);
+      if (!defined[static_cast<size_t>(v)]) {
+        return bad(fmt::format("node {} reads {} before it is computed", node.name, value.name));
+      }
+      if (overwritten[static_cast<size_t>(v)]) {
+        return bad(fmt::format("node {} reads an overwritten version of {}", node.name, value.name));
+      }
+      inputs.push_back(value);
+    }
+    auto types = InferOutputs(node.op, node.attrs, inputs);
+    if (!types) return types.error().In(node.name);
+    if (types->size() != node.outputs.size()) return bad(fmt::format("node {} has a wrong number of outputs", node.name));
+    if (node.op == Op::kKvWrite) overwritten[static_cast<size_t>(node.inputs[0])] = true;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId v = node.outputs[i];
+      if (!in_range(v)) return bad(fmt::format("node {} yields value {}, which is not there", node.name, v));
+      if (defined[static_cast<size_t>(v)]) return bad(fmt::format("value {} is computed twice", graph.value(v).name));
+      if (graph.value(v).producer != static_cast<NodeId>(n)) {
+        return bad(fmt::format("value {} does not know its producer {}", graph.value(v).name, node.name));
+      }
+      if (!Agrees(graph.value(v), (*types)[i])) {
+        return bad(fmt::format("node {} should yield {}{}, but its output is {}{}", node.name, Name((*types)[i].dtype),
+                               ToString((*types)[i].shape), Name(graph.value(v).dtype),
+                               ToString(graph.value(v).shape)));
+      }
+      defined[static_cast<size_t>(v)] = true;
+    }
+  }
+  for (const ValueId v : graph.outputs) {
+    if (!in_range(v) || !defined[static_cast<size_t>(v)]) return bad(fmt::format("output {} is never computed", v));
+  }
+  return {};
+}
+
+}  // namespace vt::ir
