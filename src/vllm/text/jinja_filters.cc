@@ -2,7 +2,6 @@
 #include "vllm/text/jinja_filters.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/strings.h"
@@ -260,10 +259,8 @@ Value GroupBy(Interpreter& in, Args& args) {
     for (; i < keyed.size() && Equal(keyed[i].first[0], keyed[first].first[0]); ++i) members.push_back(keyed[i].second);
     // The first member's own spelling names the group.
     const Value grouper = Follow(in, keyed[first].second, path, a[2]);
-    auto group = std::make_shared<Dict>();
-    group->Set(Value::String("grouper"), grouper);
     const Value list = List(in, std::move(members));
-    groups.push_back(MakeSeq(Kind::kTuple, {grouper, list}, in.budget()));
+    groups.push_back(MakeSeq(Kind::kTuple, {grouper, list}, in.budget(), std::string(kGroup)));
   }
   return List(in, std::move(groups));
 }

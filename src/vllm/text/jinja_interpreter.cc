@@ -601,6 +601,9 @@ Value Interpreter::GetAttribute(const Value& object, std::string_view name) {
     for (const auto& [n, value] : object.as<Namespace>().attributes) {
       if (n == name) return value;
     }
+  } else if (object.Is(Kind::kTuple) && object.as<Seq>().repr == kGroup) {
+    if (name == "grouper") return object.as<Seq>().items[0];
+    if (name == "list") return object.as<Seq>().items[1];
   } else if (object.Is(Kind::kLoop)) {
     v = LoopAttribute(object, name);
   } else if (object.Is(Kind::kFunction)) {

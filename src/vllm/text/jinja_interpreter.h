@@ -13,6 +13,9 @@
 
 namespace vllm::text::jinja {
 
+// Seq::repr of a pair that groupby made: it has the attributes grouper and list.
+inline constexpr std::string_view kGroup = "group";
+
 // Variables of a loop body, macro or scope. The outermost variables are slots of the interpreter.
 struct Frame {
   Frame* parent = nullptr;

@@ -35,6 +35,7 @@ bool False(Interpreter&, Args& args) {
 bool IterableTest(Interpreter&, Args& args) { return Iterable(Subject(args)); }
 bool Sequence(Interpreter&, Args& args) {
   switch (Subject(args).kind()) {
+    case Kind::kUndefined:  // it has a length, 0, and a subscript, which raises
     case Kind::kString:
     case Kind::kList:
     case Kind::kTuple:

@@ -359,6 +359,25 @@ Value PPrint(Interpreter& in, Args& args) {
   return out.Take();
 }
 
+// The entities that escaping makes, back into characters.
+std::string Unescaped(std::string_view s) {
+  static constexpr std::pair<std::string_view, char> kEntities[] = {
+      {"&lt;", '<'}, {"&gt;", '>'}, {"&#39;", '\''}, {"&#34;", '"'}, {"&quot;", '"'}, {"&amp;", '&'}};
+  std::string out;
+  out.reserve(s.size());
+  for (size_t i = 0; i < s.size();) {
+    const auto* e = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                 [&](const auto& k) { return base::StartsWith(s.substr(i), k.first); });
+    if (s[i] == '&' && e != std::end(kEntities)) {
+      out += e->second;
+      i += e->first.size();
+    } else {
+      out += s[i++];
+    }
+  }
+  return out;
+}
+
 Value StripTags(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "striptags", {"value"}, 1);
   const Value text = ToStr(a[0], in.budget());
@@ -386,10 +405,7 @@ Value StripTags(Interpreter& in, Args& args) {
     gap = false;
     out.append(s, begin, i - begin);
   }
-  for (const auto& [entity, plain] : {std::pair<std::string_view, std::string_view>{"&lt;", "<"},
-                                      {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&amp;", "&"}}) {
-    for (size_t i = out.find(entity); i != std::string::npos; i = out.find(entity, i + 1)) out.replace(i, entity.size(), plain);
-  }
+  out = Unescaped(out);
   in.budget().Charge(out.size());
   return Value::String(std::move(out), text.str().AllRequest());
 }
