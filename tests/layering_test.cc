@@ -36,30 +36,31 @@ TEST(Layering, RefusesWhatTheTableDoesNotList) {
     const char* include;
   };
   const Case planted[] = {
-      {"src/base/a.cc", "vt/ir/graph.h"},                // base knows nobody
-      {"src/vt/ir/a.cc", "vt/device/backend.h"},         // passes see only ir::Target
-      {"src/vt/device/a.cc", "vt/cpu/kernels.h"},        // the seam knows no backend
-      {"src/vt/cpu/a.cc", "vt/gpu/gpu.h"},               // backends never each other
+      {"src/base/a.cc", "vt/ir/graph.h"},          // base knows nobody
+      {"src/vt/ir/a.cc", "vt/device/backend.h"},   // passes see only ir::Target
+      {"src/vt/device/a.cc", "vt/cpu/kernels.h"},  // the seam knows no backend
+      {"src/vt/cpu/a.cc", "vt/gpu/gpu.h"},         // backends never each other
       {"src/vt/gpu/a.cc", "vt/cpu/kernels.h"},
       {"src/vt/cpu/a.cc", "vllm/engine/request.h"},      // the runtime knows no requests
       {"src/vllm/weights/a.cc", "vt/device/backend.h"},  // weights only parses
       {"src/vllm/models/a.cc", "vt/cpu/kernels.h"},
       {"src/vllm/models/a.cc", "vt/device/backend.h"},
-      {"src/vllm/models/a.cc", "vllm/weights/gguf.h"},   // the configuration and names alone
+      {"src/vllm/models/a.cc", "vllm/weights/gguf.h"},  // the configuration and names alone
       {"src/vllm/text/a.cc", "vllm/weights/gguf.h"},
       {"src/vllm/text/a.cc", "vllm/grammar/mask.h"},
       {"src/vllm/grammar/a.cc", "vllm/text/tokenizer.h"},
-      {"src/vllm/engine/a.cc", "vllm/models/rope.h"},    // the registry alone
+      {"src/vllm/engine/a.cc", "vllm/models/rope.h"},  // the registry alone
       {"src/vllm/engine/a.cc", "vt/cpu/kernels.h"},
       {"src/vllm/engine/a.cc", "vllm/server/http.h"},
       {"src/vllm/server/a.cc", "vt/ir/graph.h"},
       {"src/vllm/server/a.cc", "vllm/models/registry.h"},
       {"src/api/a.cc", "vt/device/backend.h"},
-      {"src/base/a.cc", "apps/cli.h"},                   // nothing includes apps
+      {"src/base/a.cc", "apps/cli.h"},  // nothing includes apps
   };
   for (const Case& c : planted) {
     const std::string want = std::string(c.file) + ":1: ";
-    EXPECT_EQ(Verdict(c.file, "#include \"" + std::string(c.include) + "\"").substr(0, want.size()), want)
+    EXPECT_EQ(Verdict(c.file, "#include \"" + std::string(c.include) + "\"").substr(0, want.size()),
+              want)
         << c.file << " includes " << c.include;
   }
 }
@@ -79,9 +80,11 @@ TEST(Layering, SeesIncludesInEverySpelling) {
   EXPECT_NE(Verdict("src/vt/ir/a.cc", "  #  include\t\"vt/device/backend.h\"  // why"), "");
   EXPECT_EQ(Verdict("src/vt/ir/a.cc", "// #include \"vt/device/backend.h\""), "");
   // By way of a relative path.
-  const Tree tree = {{"src/vt/ir/a.cc", "int x;\n#include \"../device/backend.h\"\n"}, {"src/vt/device/backend.h", ""}};
-  EXPECT_EQ(CheckIncludes(tree),
-            std::vector<std::string>{"src/vt/ir/a.cc:2: vt/ir/ may not include vt/device/backend.h"});
+  const Tree tree = {{"src/vt/ir/a.cc", "int x;\n#include \"../device/backend.h\"\n"},
+                     {"src/vt/device/backend.h", ""}};
+  EXPECT_EQ(
+      CheckIncludes(tree),
+      std::vector<std::string>{"src/vt/ir/a.cc:2: vt/ir/ may not include vt/device/backend.h"});
   // A name that is no file of the project hides where it comes from.
   EXPECT_NE(Verdict("src/vt/ir/a.cc", "#include \"somewhere.h\""), "");
 }
@@ -107,7 +110,8 @@ TEST(Layering, CountsLines) {
   std::string text;
   for (int i = 0; i < 800; ++i) text += "\n";
   EXPECT_TRUE(CheckLength({{"a.cc", text}}, 800).empty());
-  EXPECT_EQ(CheckLength({{"a.cc", text + "x"}}, 800).size(), 1u);  // a last line without a line break counts
+  EXPECT_EQ(CheckLength({{"a.cc", text + "x"}}, 800).size(),
+            1u);  // a last line without a line break counts
 }
 
 }  // namespace
