@@ -1,1 +1,374 @@
-// written next
+#include "vllm/weights/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/json.h"
+#include "base/os/file.h"
+#include "base/strings.h"
+#include "vllm/weights/dummy.h"
+#include "vllm/weights/gguf.h"
+#include "vllm/weights/mix.h"
+#include "vllm/weights/name_map.h"
+#include "vllm/weights/safetensors.h"
+
+namespace vllm::weights {
+namespace {
+
+using base::Code;
+using base::Error;
+using base::Printable;
+using base::Result;
+using base::Status;
+using base::os::MappedFile;
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// Tensors in mapped files.
+class MappedCheckpoint : public Checkpoint {
+ public:
+  Result<std::span<const std::byte>> Data(const std::string& name) const override {
+    const TensorInfo* info = Find(name);
+    if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
+    return maps_[static_cast<size_t>(info->file)].bytes().subspan(info->offset, info->bytes);
+  }
+  void DropPages(const std::string& name) const override {
+    const TensorInfo* info = Find(name);
+    if (info != nullptr) maps_[static_cast<size_t>(info->file)].DropPages(info->offset, info->bytes);
+  }
+
+ protected:
+  Status Map(const std::string& path) {
+    Result<MappedFile> map = MappedFile::Open(path);
+    if (!map) return map.error();
+    maps_.push_back(*std::move(map));
+    files_.push_back(path);
+    return {};
+  }
+  std::vector<MappedFile> maps_;
+};
+
+class GgufCheckpoint final : public MappedCheckpoint {
+ public:
+  const GgufMetadata* gguf() const override { return &parts_[0].metadata; }
+
+  Status Load(const std::string& path) {
+    const Result<std::vector<std::string>> paths = FindGgufParts(path);
+    if (!paths) return paths.error();
+    directory_ = FolderOf(paths->front());
+    parts_.reserve(paths->size());
+    for (size_t i = 0; i < paths->size(); ++i) {
+      const std::string& file = (*paths)[i];
+      Status status = Map(file);
+      if (!status) return status;
+      Result<GgufFile> part = ParseGguf(maps_.back().bytes());
+      if (!part) return part.error().In(file);
+      status = CheckPart(*part, i, paths->size());
+      if (!status) return status.error().In(file);
+      parts_.push_back(*std::move(part));
+    }
+    const Status status = CheckTotal();
+    return status ? ReadModel() : status;
+  }
+
+ private:
+  // A part knows its own place: names may have been changed, or parts joined.
+  Status CheckPart(const GgufFile& part, size_t index, size_t count) {
+    const Result<GgufSplit> split = SplitOf(part.metadata);
+    if (!split) return split.error();
+    const std::span<const std::byte> bytes = maps_.back().bytes();
+    const bool more = part.data_end + 4 <= bytes.size();
+    const bool gguf_follows = more && std::memcmp(bytes.data() + part.data_end, "GGUF", 4) == 0;
+    if (gguf_follows || (more && split->count > 1)) {
+      const std::string which = split->count > 1 ? fmt::format("part {} of {}", split->no + 1, split->count) : "a GGUF file";
+      return Error{Code::kCorrupt, fmt::format("this is {} with data after it; parts must not be joined with cat: keep them as "
+                                               "files of their own", which)};
+    }
+    if (split->count == 1 && count == 1) return {};
+    if (split->count == 1) {
+      return Error{Code::kCorrupt, fmt::format("its name says part {} of {}, but it is a whole model or has lost its split.* keys", index + 1, count)};
+    }
+    if (count == 1) {
+      return Error{Code::kInvalidArgument,
+                   fmt::format("this is part {} of {}, but its name doesn't end in -{:05}-of-{:05}.gguf, so the other parts can't "
+                               "be found; give all parts their names back",
+                               split->no + 1, split->count, split->no + 1, split->count)};
+    }
+    if (split->no != static_cast<int64_t>(index) || split->count != static_cast<int64_t>(count)) {
+      return Error{Code::kCorrupt, fmt::format("out of order: its name says part {} of {}, its metadata part {} of {}", index + 1, count,
+                                               split->no + 1, split->count)};
+    }
+    return {};
+  }
+
+  Status CheckTotal() {
+    const Result<GgufSplit> split = SplitOf(parts_[0].metadata);
+    if (!split) return split.error().In(files_[0]);
+    int64_t total = 0;
+    for (const GgufFile& part : parts_) total += static_cast<int64_t>(part.tensors.size());
+    if (split->count > 1 && split->tensors >= 0 && split->tensors != total) {
+      return Error{Code::kCorrupt, fmt::format("{}: split.tensors.count is {}, but the {} parts hold {}", files_[0], split->tensors,
+                                               split->count, total)};
+    }
+    return {};
+  }
+
+  Status ReadModel() {
+    std::unordered_map<std::string_view, const GgufTensor*> by_name;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      for (const GgufTensor& t : parts_[i].tensors) {
+        if (!by_name.emplace(t.name, &t).second) {
+          return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' is in another part too", files_[i], Printable(t.name))};
+        }
+      }
+    }
+    Result<Config> config = ConfigFromGguf(parts_[0].metadata, [&](const std::string& name) {
+      const auto it = by_name.find(name);
+      return it == by_name.end() ? std::vector<int64_t>{} : it->second->shape;
+    });
+    if (!config) return config.error().In(files_[0]);
+    config_ = *std::move(config);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      for (const GgufTensor& t : parts_[i].tensors) {
+        if (t.name == "rope_freqs.weight") {
+          const Status status = ReadRopeFrequencies(t, i);
+          if (!status) return status.error().In(files_[i]);
+          continue;
+        }
+        TensorInfo info{t.dtype, t.shape, static_cast<int>(i), t.offset, t.bytes};
+        tensors_.emplace(HfFromGguf(config_.family, t.name).value_or(t.name), std::move(info));
+      }
+    }
+    return {};
+  }
+
+  Status ReadRopeFrequencies(const GgufTensor& t, size_t file) {
+    const int64_t pairs = static_cast<int64_t>(static_cast<double>(config_.head_dim) * config_.rope.partial_rotary_factor) / 2;
+    if (t.dtype != vt::ir::DType::kF32 || t.shape != std::vector<int64_t>{pairs}) {
+      return Error{Code::kCorrupt, fmt::format("tensor 'rope_freqs.weight' must be f32 {}, not {} {}", ShapeText({pairs}),
+                                               vt::ir::Name(t.dtype), ShapeText(t.shape))};
+    }
+    std::vector<float> factors(static_cast<size_t>(pairs));
+    std::memcpy(factors.data(), maps_[file].bytes().data() + t.offset, t.bytes);
+    if (!std::all_of(factors.begin(), factors.end(), [](float f) { return f > 0 && f < 1e9f; })) {
+      return Error{Code::kCorrupt, "tensor 'rope_freqs.weight' must hold positive numbers"};
+    }
+    config_.rope.frequency_factors = factors;
+    if (config_.family != "gemma3") config_.rope_local.frequency_factors = std::move(factors);
+    return {};
+  }
+
+  std::vector<GgufFile> parts_;
+};
+
+class SafetensorsCheckpoint final : public MappedCheckpoint {
+ public:
+  Status Load(const std::string& folder) {
+    directory_ = folder;
+    Result<Config> config = ConfigFromDirectory(folder);
+    if (!config) return config.error();
+    config_ = *std::move(config);
+    const std::string index = folder + "/model.safetensors.index.json";
+    if (base::os::FileExists(index)) return LoadShards(index);
+    const std::string single = folder + "/model.safetensors";
+    if (base::os::FileExists(single)) return AddFile(single, nullptr);
+    const Result<std::vector<std::string>> names = base::os::ListDirectory(folder);
+    if (!names) return names.error();
+    std::vector<std::string> found;
+    for (const std::string& name : *names) {
+      if (base::EndsWith(name, ".safetensors")) found.push_back(name);
+    }
+    if (found.size() == 1) return AddFile(folder + "/" + found[0], nullptr);
+    if (found.empty()) return Error{Code::kNotFound, fmt::format("{}: no *.safetensors file in this folder", folder)};
+    return Error{Code::kNotFound, fmt::format("{}: model.safetensors.index.json is missing, so it isn't known which of {} "
+                                              "*.safetensors files belong to the model", folder, found.size())};
+  }
+
+ private:
+  using Index = std::map<std::string, std::string>;
+
+  Status LoadShards(const std::string& index_path) {
+    const Result<std::string> text = base::os::ReadFile(index_path, size_t{256} << 20);
+    if (!text) return text.error();
+    const Result<Index> index = ParseSafetensorsIndex(*text);
+    if (!index) return index.error().In(index_path);
+    std::set<std::string> shards;
+    for (const auto& [tensor, file] : *index) shards.insert(file);
+    if (shards.empty()) return Error{Code::kCorrupt, index_path + ": field 'weight_map' is empty"};
+    for (const std::string& shard : shards) {
+      const std::string path = directory_ + "/" + shard;
+      if (!base::os::FileExists(path)) {
+        return Error{Code::kNotFound, fmt::format("{}: shard {} is missing", index_path, Printable(shard))};
+      }
+      const Status status = AddFile(path, &*index);
+      if (!status) return status;
+    }
+    for (const auto& [tensor, file] : *index) {
+      if (!seen_.contains(tensor)) {
+        return Error{Code::kNotFound, fmt::format("{}: tensor '{}' should be in {}, but isn't", index_path, Printable(tensor), file)};
+      }
+    }
+    return {};
+  }
+
+  // `index`: null for a single file.
+  Status AddFile(const std::string& path, const Index* index) {
+    Status status = Map(path);
+    if (!status) return status;
+    const int file = static_cast<int>(maps_.size()) - 1;
+    Result<std::vector<SafetensorsTensor>> tensors = ParseSafetensors(maps_.back().bytes());
+    if (!tensors) return tensors.error().In(path);
+    const std::string base_name = path.substr(path.rfind('/') + 1);
+    for (SafetensorsTensor& t : *tensors) {
+      if (index != nullptr) {
+        const auto it = index->find(t.name);
+        if (it == index->end() || it->second != base_name) {
+          return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' isn't listed for this file in model.safetensors.index.json", path,
+                                                   Printable(t.name))};
+        }
+        seen_.insert(t.name);
+      }
+      const std::optional<std::string> name = CanonicalName(t.name);
+      if (!name) continue;
+      TensorInfo info{t.dtype, std::move(t.shape), file, t.offset, t.bytes};
+      if (!tensors_.emplace(*name, std::move(info)).second) {
+        return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' is there twice under different prefixes", path, Printable(*name))};
+      }
+    }
+    return {};
+  }
+
+  std::set<std::string> seen_;  // names in shards, as in the index
+};
+
+// Random weights. Bytes are made when they are asked for, so a model larger than memory can be measured shard by shard.
+class DummyCheckpoint final : public Checkpoint {
+ public:
+  Status Load(const std::string& path, const OpenOptions& options) {
+    if (base::EndsWith(path, ".gguf")) {
+      return Error{Code::kInvalidArgument, path + ": random weights (--load-format dummy) need a config.json or its folder, not a GGUF"};
+    }
+    directory_ = base::os::IsDirectory(path) ? path : FolderOf(path);
+    seed_ = options.seed;
+    Result<Config> config = ConfigFromDirectory(directory_);
+    if (!config) return config.error();
+    config_ = *std::move(config);
+    if (!options.quantization.empty()) {
+      Result<Mix> mix = Mix::FromName(options.quantization);
+      if (!mix) return mix.error();
+      mix_ = *mix;
+    }
+    std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(config_);
+    model_ = {config_.num_hidden_layers, config_.num_heads / config_.num_kv_heads, !expected.contains("lm_head.weight")};
+    for (const auto& [name, shape] : expected) {
+      const Result<TensorInfo> made = Want(name, shape);
+      if (!made) return made.error();
+    }
+    return {};
+  }
+
+  Result<TensorInfo> Want(const std::string& name, const std::vector<int64_t>& shape) override {
+    if (Find(name) != nullptr) return Checkpoint::Want(name, shape);
+    TensorInfo info;
+    info.shape = shape;
+    info.dtype = config_.dtype;
+    // A name that GGUF doesn't know is no matrix that a mix has a rule for: the plain rule by shape.
+    if (mix_) info.dtype = mix_->Choose(model_, GgufFromHf(config_.family, name).value_or(name), shape);
+    int64_t elements = 1;
+    for (const int64_t d : shape) {
+      if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t{1} << 48)) {
+        return Error{Code::kInvalidArgument, fmt::format("tensor '{}': a shape of {} is too large", Printable(name), ShapeText(shape))};
+      }
+    }
+    info.bytes = static_cast<uint64_t>(vt::ir::Bytes(info.dtype, elements));
+    tensors_[name] = info;
+    return info;
+  }
+
+  Result<std::span<const std::byte>> Data(const std::string& name) const override {
+    const TensorInfo* info = Find(name);
+    if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
+    const std::lock_guard lock(mutex_);
+    auto [it, fresh] = made_.try_emplace(name);
+    if (fresh) {
+      it->second.resize(info->bytes);
+      // Norm weights are about one, counting what the model adds to them.
+      const float mean = base::EndsWith(name, "norm.weight") ? 1 - config_.norm_weight_offset : 0;
+      FillRandom(name, seed_, info->dtype, mean, it->second);
+    }
+    return std::span<const std::byte>(it->second);
+  }
+
+  void DropPages(const std::string& name) const override {
+    const std::lock_guard lock(mutex_);
+    made_.erase(name);
+  }
+
+ private:
+  std::optional<Mix> mix_;
+  MixModel model_;
+  uint64_t seed_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<std::byte>> made_;  // guarded by mutex_
+};
+
+template <typename T, typename... Arguments>
+Result<std::unique_ptr<Checkpoint>> Load(const Arguments&... arguments) {
+  auto checkpoint = std::make_unique<T>();
+  const Status status = checkpoint->Load(arguments...);
+  if (!status) return status.error();
+  return std::unique_ptr<Checkpoint>(std::move(checkpoint));
+}
+
+}  // namespace
+
+const TensorInfo* Checkpoint::Find(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+Result<TensorInfo> Checkpoint::Want(const std::string& name, const std::vector<int64_t>& shape) {
+  const TensorInfo* info = Find(name);
+  if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
+  if (info->shape != shape) {
+    return Error{Code::kCorrupt, fmt::format("tensor '{}' has shape {}, the configuration asks for {}", Printable(name),
+                                             ShapeText(info->shape), ShapeText(shape))};
+  }
+  return *info;
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& given, const OpenOptions& options) {
+  std::string path = given;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.empty()) return Error{Code::kInvalidArgument, "the model's path is empty"};
+  if (options.dummy) return Load<DummyCheckpoint>(path, options);
+  if (!options.quantization.empty()) {
+    return Error{Code::kInvalidArgument, "--quantization is for random weights (--load-format dummy); stored weights are used as they are"};
+  }
+  if (!base::os::IsDirectory(path)) {
+    if (!base::os::FileExists(path)) return Error{Code::kNotFound, path + ": no such file or folder"};
+    const bool folder_of = base::EndsWith(path, ".safetensors") || base::EndsWith(path, "/config.json") || path == "config.json";
+    return folder_of ? Load<SafetensorsCheckpoint>(FolderOf(path)) : Load<GgufCheckpoint>(path);
+  }
+  const Result<std::vector<std::string>> names = base::os::ListDirectory(path);
+  if (!names) return names.error();
+  const auto any = [&](std::string_view suffix) {
+    return std::any_of(names->begin(), names->end(), [&](const std::string& n) { return base::EndsWith(n, suffix); });
+  };
+  if (any(".safetensors") || any(".safetensors.index.json")) return Load<SafetensorsCheckpoint>(path);
+  if (any(".gguf")) return Load<GgufCheckpoint>(path);
+  return Error{Code::kNotFound, fmt::format("{}: neither *.safetensors nor *.gguf in this folder{}", path,
+                                            any("config.json") ? "; --load-format dummy makes random weights for its config.json" : "")};
+}
+
+}  // namespace vllm::weights

@@ -1,8 +1,8 @@
 // A model's configuration in one shape, whether it came from config.json or from GGUF metadata.
 //
 // Options that change the mathematics and are not implemented are refused by name (see config_json.cc for the rule), so
-// that whoever reads a Config may trust it. Sizes are checked: positive, and small enough that products of any three fit
-// in 64 bits.
+// that whoever reads a Config may trust it. Sizes are checked: positive, and so small that the product of any two fits in
+// 64 bits many times over.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 
 namespace vllm::weights {
 
-// Every tensor (canonical name -> shape, outermost first) that a checkpoint of this configuration has. The head is absent
-// where the configuration says that it's tied, or says nothing.
+// Every tensor (canonical name -> shape, outermost first) that a checkpoint of this configuration has. The head is there
+// unless the configuration says that it is tied (saying nothing means tied for Gemma alone, as in transformers).
 std::map<std::string, std::vector<int64_t>> ExpectedTensors(const Config& config);
 
 // Fills `out` with `out.size() / block bytes` random blocks of `dtype`, the same for the same name and seed on every

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -32,9 +32,15 @@ class Mix {
   std::string_view name() const { return name_; }
 
  private:
-  enum class Kind : uint8_t;
+  // kUniform: one format but for the output. kPlain: no quantisation.
+  enum class Kind : uint8_t {
+    kPlain, kUniform, kQ2K, kQ2KS, kQ3KS, kQ3KM, kQ3KL, kQ4KS, kQ4KM, kQ5KS, kQ5KM, kQ6K, kIQ4
+  };
+  struct Entry;
+  static std::span<const Entry> Table();  // in ascending size
+
   std::string_view name_;
-  Kind kind_{};
+  Kind kind_ = Kind::kPlain;
   vt::ir::DType base_ = vt::ir::DType::kF32;
 };
 
