@@ -1,0 +1,288 @@
+// Attention over a paged cache, tile by tile with a running softmax.
+//
+// K is stored transposed in its block, so that 16 keys of one dimension are neighbours: scores need no horizontal sums,
+// in decode and in prefill alike. A tile of keys is converted to f32 scratch once and used by all its queries: the
+// tokens of the tile times the heads that share the KV head.
+#pragma once
+
+#include "vt/cpu/kernels.h"
+#include "vt/cpu/row_kernels.h"
+#include "vt/cpu/simd.h"
+
+namespace vt::cpu {
+namespace {
+
+constexpr int kSpan = 16;                   // keys that lie together in a block
+constexpr int kSpanVectors = kSpan / kNr;   // 2 or 1
+constexpr int kSpans = kAttentionKeys / kSpan;
+constexpr int kQueryStep = 4;               // rows in registers
+
+inline int64_t ElementBytes(const KvLayer& kv) { return kv.half ? 2 : 4; }
+inline std::byte* KeysOf(const KvLayer& kv, int64_t block, int64_t head) {
+  const int64_t head_values = kv.head_dim * (kv.pitch + kv.block_size);
+  return kv.data + block * kv.block_bytes + head * head_values * ElementBytes(kv);
+}
+
+inline void StoreElement(const KvLayer& kv, std::byte* base, int64_t i, float x) {
+  if (kv.half) {
+    const uint16_t h = HalfBits(x);
+    __builtin_memcpy(base + 2 * i, &h, 2);
+  } else {
+    __builtin_memcpy(base + 4 * i, &x, 4);
+  }
+}
+
+void KvWriteToken(const KvLayer& kv, const float* k, const float* v, int64_t slot) {
+  const int64_t block = slot / kv.block_size, offset = slot % kv.block_size;
+  for (int64_t h = 0; h < kv.kv_heads; ++h) {
+    std::byte* keys = KeysOf(kv, block, h);
+    std::byte* values = keys + kv.head_dim * kv.pitch * ElementBytes(kv);
+    for (int64_t d = 0; d < kv.head_dim; ++d) {
+      StoreElement(kv, keys, d * kv.pitch + offset, k[h * kv.head_dim + d]);
+      StoreElement(kv, values, offset * kv.head_dim + d, v[h * kv.head_dim + d]);
+    }
+  }
+}
+
+inline float LoadElement(const KvLayer& kv, const std::byte* base, int64_t i) {
+  if (kv.half) {
+    uint16_t h;
+    __builtin_memcpy(&h, base + 2 * i, 2);
+    return HalfBitsToFloat(h);
+  }
+  float f;
+  __builtin_memcpy(&f, base + 4 * i, 4);
+  return f;
+}
+inline vf LoadElements(const KvLayer& kv, const std::byte* base, int64_t i) {
+  return kv.half ? LoadHalf(base + 2 * i) : LoadAs<vf>(base + 4 * i);
+}
+
+struct KeySpan {
+  int64_t first;  // position of lane 0
+  int64_t count;  // valid lanes
+};
+
+struct TileScratch {
+  float* q;       // [rows][head_dim], scaled
+  float* o;       // [rows][pitch_d]
+  float* scores;  // [rows][kAttentionKeys]
+  float* max;     // [rows]
+  float* sum;     // [rows]
+  float* k;       // [spans][head_dim][16]
+  float* v;       // [kAttentionKeys][pitch_d]
+  int64_t pitch_d;
+};
+
+inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySpan& s, int index, const TileScratch& m) {
+  const KvLayer& kv = a.kv;
+  const int64_t d_count = kv.head_dim;
+  const int64_t block = t.block_table[s.first / kv.block_size], offset = s.first % kv.block_size;
+  const std::byte* keys = KeysOf(kv, block, t.kv_head);
+  const std::byte* values = keys + d_count * kv.pitch * ElementBytes(kv);
+  float* k = m.k + index * d_count * kSpan;
+  for (int64_t d = 0; d < d_count; ++d) {
+    for (int i = 0; i < kSpanVectors; ++i) {
+      Store(k + d * kSpan + i * kNr, LoadElements(kv, keys, d * kv.pitch + offset + i * kNr));
+    }
+  }
+  for (int64_t j = 0; j < s.count; ++j) {
+    float* v = m.v + (index * kSpan + j) * m.pitch_d;
+    int64_t d = 0;
+    for (; d + kNr <= d_count; d += kNr) Store(v + d, LoadElements(kv, values, (offset + j) * d_count + d));
+    for (; d < d_count; ++d) v[d] = LoadElement(kv, values, (offset + j) * d_count + d);
+    for (; d < m.pitch_d; ++d) v[d] = 0;
+  }
+  // Lanes without a key have weight 0, and 0 times what happens to lie there must be 0.
+  for (int64_t j = s.count; j < kSpan; ++j) {
+    for (int64_t d = 0; d < m.pitch_d; ++d) m.v[(index * kSpan + j) * m.pitch_d + d] = 0;
+  }
+}
+
+// scores[row .. row + 4][16 keys] of one span.
+inline void SpanScores(int64_t head_dim, const float* q, const float* k, float* out) {
+  vf acc[kQueryStep][kSpanVectors] = {};
+  for (int64_t d = 0; d < head_dim; ++d) {
+    vf c[kSpanVectors];
+    for (int i = 0; i < kSpanVectors; ++i) c[i] = Load(k + d * kSpan + i * kNr);
+#pragma GCC unroll 4
+    for (int r = 0; r < kQueryStep; ++r) {
+      const vf s = Splat(q[r * head_dim + d]);
+      for (int i = 0; i < kSpanVectors; ++i) acc[r][i] += c[i] * s;
+    }
+  }
+  for (int r = 0; r < kQueryStep; ++r) {
+    for (int i = 0; i < kSpanVectors; ++i) Store(out + r * kAttentionKeys + i * kNr, acc[r][i]);
+  }
+}
+
+// Masks and exponentiates a row of scores; rescales what was summed before.
+inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan* spans, int count, int64_t row,
+                        const TileScratch& m) {
+  const float low = -__builtin_inff();
+  float* s = m.scores + row * kAttentionKeys;
+  vi lane;
+  for (int i = 0; i < kNr; ++i) lane[i] = i;
+  const int64_t last = a.causal ? position : INT32_MAX;
+  const int64_t first = a.window > 0 ? position - a.window + 1 : INT32_MIN;
+  vf max = Splat(low);
+  for (int b = 0; b < count; ++b) {
+    int64_t end = spans[b].first + spans[b].count - 1;
+    if (end > last) end = last;
+    for (int i = 0; i < kSpanVectors; ++i) {
+      float* p = s + b * kSpan + i * kNr;
+      vf x = Load(p);
+      if (a.softcap > 0) x = Tanh(x / a.softcap) * a.softcap;
+      const vi key = lane + SplatInt(static_cast<int32_t>(spans[b].first + i * kNr));
+      const vi keep = (key <= static_cast<int32_t>(end)) & (key >= static_cast<int32_t>(first));
+      x = keep ? x : Splat(low);
+      Store(p, x);
+      max = Max(x, max);
+    }
+  }
+  const float old = m.max[row];
+  float now = MaxLane(max);
+  if (now < old) now = old;
+  if (now == low) {  // nothing to see yet
+    for (int i = 0; i < count * kSpan; ++i) s[i] = 0;
+    return;
+  }
+  vf sum = {};
+  for (int i = 0; i < count * kSpan; i += kNr) {
+    const vf e = Exp(Load(s + i) - now);
+    Store(s + i, e);
+    sum += e;
+  }
+  if (now != old) {
+    const float keep = Exp(Splat(old - now))[0];
+    m.sum[row] *= keep;
+    float* o = m.o + row * m.pitch_d;
+    for (int64_t d = 0; d < m.pitch_d; d += kNr) Store(o + d, Load(o + d) * keep);
+    m.max[row] = now;
+  }
+  m.sum[row] += Sum(sum);
+}
+
+// o[4 rows] += p v.
+inline void WeightedValues(int64_t keys, int64_t pitch_d, const float* p, const float* v, float* o) {
+  for (int64_t d = 0; d < pitch_d; d += 2 * kNr) {
+    vf acc[kQueryStep][2];
+    for (int r = 0; r < kQueryStep; ++r) {
+      acc[r][0] = Load(o + r * pitch_d + d);
+      acc[r][1] = Load(o + r * pitch_d + d + kNr);
+    }
+    for (int64_t j = 0; j < keys; ++j) {
+      const vf c0 = Load(v + j * pitch_d + d), c1 = Load(v + j * pitch_d + d + kNr);
+#pragma GCC unroll 4
+      for (int r = 0; r < kQueryStep; ++r) {
+        const vf s = Splat(p[r * kAttentionKeys + j]);
+        acc[r][0] += c0 * s;
+        acc[r][1] += c1 * s;
+      }
+    }
+    for (int r = 0; r < kQueryStep; ++r) {
+      Store(o + r * pitch_d + d, acc[r][0]);
+      Store(o + r * pitch_d + d + kNr, acc[r][1]);
+    }
+  }
+}
+
+void Attend(const AttentionArgs& a, const AttentionTile& t, std::byte* scratch) {
+  const int64_t head_dim = a.kv.head_dim, group = a.heads / a.kv.kv_heads;
+  const int64_t tokens = t.token_end - t.token_begin, rows = tokens * group;
+  const int64_t padded = (rows + kQueryStep - 1) / kQueryStep * kQueryStep;
+  TileScratch m;
+  m.pitch_d = (head_dim + 2 * kNr - 1) / (2 * kNr) * (2 * kNr);
+  float* next = reinterpret_cast<float*>(scratch);
+  const auto take = [&next](int64_t n) {
+    float* p = next;
+    next += n;
+    return p;
+  };
+  m.q = take(padded * head_dim);
+  m.o = take(padded * m.pitch_d);
+  m.scores = take(padded * kAttentionKeys);
+  m.max = take(padded);
+  m.sum = take(padded);
+  m.k = take(kAttentionKeys * head_dim);
+  m.v = take(kAttentionKeys * m.pitch_d);
+
+  int64_t lowest = INT32_MAX, highest = 0;
+  for (int64_t i = 0; i < padded; ++i) {
+    m.max[i] = -__builtin_inff();
+    m.sum[i] = 0;
+    float* o = m.o + i * m.pitch_d;
+    for (int64_t d = 0; d < m.pitch_d; ++d) o[d] = 0;
+    float* q = m.q + i * head_dim;
+    if (i < rows) {
+      const int64_t token = t.token_begin + i / group, head = t.kv_head * group + i % group;
+      ScaleRow(a.q + token * a.q_stride + head * head_dim, a.scale, 0, head_dim, q);
+      const int64_t position = t.positions[token];
+      lowest = position < lowest ? position : lowest;
+      highest = position > highest ? position : highest;
+    } else {
+      for (int64_t d = 0; d < head_dim; ++d) q[d] = 0;
+    }
+  }
+
+  int64_t key = t.key_begin, end = t.key_end;
+  if (a.causal && highest + 1 < end) end = highest + 1;
+  if (a.window > 0 && lowest - a.window + 1 > key) key = lowest - a.window + 1;
+  // Spans begin at a multiple of 16 within their block.
+  key -= key % a.kv.block_size % kSpan;
+  while (key < end) {
+    KeySpan spans[kSpans];
+    int count = 0;
+    for (; count < kSpans && key < end; ++count) {
+      int64_t stop = (key / a.kv.block_size + 1) * a.kv.block_size;
+      if (stop > key + kSpan) stop = key + kSpan;
+      if (stop > end) stop = end;
+      spans[count] = {key, stop - key};
+      LoadSpan(a, t, spans[count], count, m);
+      key = stop;
+    }
+    for (int64_t r = 0; r < rows; r += kQueryStep) {
+      float* s = m.scores + r * kAttentionKeys;
+      for (int b = 0; b < count; ++b) {
+        SpanScores(head_dim, m.q + r * head_dim, m.k + b * head_dim * kSpan, s + b * kSpan);
+      }
+      for (int64_t i = r; i < r + kQueryStep; ++i) {
+        const int64_t token = t.token_begin + (i < rows ? i : rows - 1) / group;
+        SoftmaxTile(a, t.positions[token], spans, count, i, m);
+      }
+      WeightedValues(count * kSpan, m.pitch_d, s, m.v, m.o + r * m.pitch_d);
+    }
+  }
+
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* o = m.o + i * m.pitch_d;
+    if (t.partial != nullptr) {
+      float* p = t.partial + i * (head_dim + 2);
+      p[0] = m.max[i];
+      p[1] = m.sum[i];
+      for (int64_t d = 0; d < head_dim; ++d) p[2 + d] = o[d];
+      continue;
+    }
+    const int64_t token = t.token_begin + i / group, head = t.kv_head * group + i % group;
+    ScaleRow(o, m.sum[i] > 0 ? 1.0f / m.sum[i] : 0.0f, 0, head_dim, a.out + token * a.out_stride + head * head_dim);
+  }
+}
+
+void AttentionJoin(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim, float* out) {
+  float max = -__builtin_inff();
+  for (int64_t i = 0; i < parts; ++i) max = partial[i * part_stride] > max ? partial[i * part_stride] : max;
+  float sum = 0;
+  for (int64_t d = 0; d < head_dim; ++d) out[d] = 0;
+  if (max == -__builtin_inff()) return;
+  for (int64_t i = 0; i < parts; ++i) {
+    const float* p = partial + i * part_stride;
+    const float w = Exp(Splat(p[0] - max))[0];
+    if (w == 0) continue;
+    sum += w * p[1];
+    Map2(out, p + 2, head_dim, out, [=](vf a, vf b) { return a + b * w; });
+  }
+  ScaleRow(out, 1.0f / sum, 0, head_dim, out);
+}
+
+}  // namespace
+}  // namespace vt::cpu

@@ -1,0 +1,43 @@
+// Fills a KernelSet with the kernels of the including translation unit's instruction set.
+#pragma once
+
+#include "vt/cpu/attention_kernels.h"
+#include "vt/cpu/float_kernels.h"
+#include "vt/cpu/quant_kernels.h"
+#include "vt/cpu/row_kernels.h"
+
+namespace vt::cpu {
+namespace {
+
+template <ir::DType... T>
+inline void AddQuantised(KernelSet& s) {
+  ((s.linear[static_cast<int>(T)] = QuantLinear<T>, s.read_row[static_cast<int>(T)] = QuantReadRow<T>), ...);
+}
+template <ir::DType... T>
+inline void AddPlain(KernelSet& s) {
+  ((s.linear[static_cast<int>(T)] = FloatLinear<T>, s.read_row[static_cast<int>(T)] = FloatReadRow<T>), ...);
+}
+
+inline void FillKernels(KernelSet& s) {
+  using enum ir::DType;
+  s.nr = kNr;
+  AddQuantised<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS>(s);
+  AddPlain<kF32, kF16, kBF16>(s);
+  s.quantize = QuantizeRow;
+  s.rms_norm = RmsNormRow;
+  s.layer_norm = LayerNormRow;
+  s.binary = BinaryRow;
+  s.scale = ScaleRow;
+  s.activate = ActivateRow;
+  s.act_mul = ActMulRow;
+  s.softcap = SoftCapRow;
+  s.softmax = SoftmaxRow;
+  s.rope = RopeRow;
+  s.argmax = ArgMaxRow;
+  s.kv_write = KvWriteToken;
+  s.attention = Attend;
+  s.attention_join = AttentionJoin;
+}
+
+}  // namespace
+}  // namespace vt::cpu

@@ -1,0 +1,118 @@
+// What an instruction set's translation unit offers: a table of functions over ranges of work. Threads, buffers and
+// plans are the executor's business.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vt/ir/dtype.h"
+
+namespace vt::cpu {
+
+// out = x w^T [+ bias] [+ residual] for some panels of one weight.
+struct LinearArgs {
+  const std::byte* x = nullptr;  // rows of Q8_A32 (formats.h) for quantised weights, else of f32
+  int64_t x_stride = 0;          // bytes
+  int64_t rows = 0;              // of x
+  int64_t k = 0;
+  const std::byte* w = nullptr;  // panels
+  int64_t panel_bytes = 0;
+  int64_t n = 0;  // rows of the weight; the last panel may be padded
+  float* out = nullptr;
+  int64_t out_stride = 0;  // floats
+  const float* bias = nullptr;
+  const float* residual = nullptr;
+  int64_t residual_stride = 0;
+};
+// Panels [begin, end). `scratch` has LinearScratchBytes(k).
+using LinearFn = void (*)(const LinearArgs&, int64_t begin, int64_t end, std::byte* scratch);
+// Two panels unpacked to codes or floats, their scales and minima, and the sums of a few rows of x.
+constexpr int64_t LinearScratchBytes(int nr, int64_t k) { return int64_t{nr} * k * 8 + k * 8 + 4096; }
+
+// Row `lane` of a panel as f32.
+using ReadRowFn = void (*)(const std::byte* panel, int lane, int64_t k, float* out, std::byte* scratch);
+
+// One layer of a paged cache. A block holds, for each head, K transposed [head_dim][pitch] and V [block_size][head_dim],
+// pitch = block_size rounded up to 16.
+struct KvLayer {
+  std::byte* data = nullptr;
+  int64_t block_bytes = 0;
+  int64_t block_size = 16, pitch = 16;
+  int64_t kv_heads = 0, head_dim = 0;
+  bool half = true;  // f16, else f32
+};
+
+struct AttentionArgs {
+  const float* q = nullptr;  // [tokens][heads][head_dim]
+  int64_t q_stride = 0;      // floats between tokens
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  KvLayer kv;
+  int64_t heads = 0;
+  float scale = 1, softcap = 0;
+  int64_t window = 0;
+  bool causal = true;
+};
+// Queries [token_begin, token_end) of one request, the heads of one KV head, against the keys [key_begin, key_end).
+// positions are those of the tokens. Writes the output or, when `partial` is given, for each (token, head of the
+// group): max, sum, head_dim unnormalised values.
+struct AttentionTile {
+  int64_t token_begin = 0, token_end = 0;
+  const int32_t* positions = nullptr;  // by token
+  const int32_t* block_table = nullptr;
+  int64_t kv_head = 0;
+  int64_t key_begin = 0, key_end = 0;
+  float* partial = nullptr;
+};
+using AttentionFn = void (*)(const AttentionArgs&, const AttentionTile&, std::byte* scratch);
+inline constexpr int64_t kAttentionKeys = 64;     // keys a tile
+inline constexpr int64_t kAttentionQueries = 48;  // rows (token, head) a tile; more when one token has more heads
+constexpr int64_t AttentionScratchBytes(int64_t group, int64_t head_dim) {
+  const int64_t rows = kAttentionQueries + group + 8;
+  return 4 * (rows * (2 * head_dim + kAttentionKeys + 16 + 4) + 2 * (kAttentionKeys + 16) * (head_dim + 16)) + 4096;
+}
+
+enum class Binary : uint8_t { kAdd, kSub, kMul, kDiv };
+enum class Activate : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kSigmoid, kTanh, kExp, kSoftplus, kSquaredRelu };
+
+struct KernelSet {
+  std::string name;  // "avx2"
+  int nr = 8;
+  LinearFn linear[ir::kDTypeCount] = {};
+  ReadRowFn read_row[ir::kDTypeCount] = {};
+
+  // Rows of n floats. Outputs may be their inputs.
+  void (*quantize)(const float* x, int64_t n, std::byte* out) = nullptr;
+  void (*rms_norm)(const float* x, const float* w, float eps, float offset, int64_t n, float* y) = nullptr;
+  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, float offset, int64_t n,
+                     float* y) = nullptr;
+  void (*binary)(Binary op, const float* a, const float* b, int64_t n, float* y) = nullptr;
+  void (*scale)(const float* x, float multiply, float add, int64_t n, float* y) = nullptr;
+  void (*activate)(Activate fn, const float* x, int64_t n, float* y) = nullptr;
+  void (*act_mul)(Activate fn, const float* g, const float* u, int64_t n, float* y) = nullptr;
+  void (*softcap)(const float* x, float inverse, float cap, int64_t n, float* y) = nullptr;
+  void (*softmax)(const float* x, int64_t n, bool log, float* y) = nullptr;
+  // cos and sin: rotary / 2 values each.
+  void (*rope)(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved, int64_t n,
+               float* y) = nullptr;
+  int32_t (*argmax)(const float* x, int64_t n) = nullptr;
+
+  // K and V of one token ([kv_heads][head_dim] each) into a slot.
+  void (*kv_write)(const KvLayer& kv, const float* k, const float* v, int64_t slot) = nullptr;
+  AttentionFn attention = nullptr;
+  // Joins `parts` partial results, `part_stride` floats apart, of `rows` rows of head_dim each.
+  void (*attention_join)(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim,
+                         float* out) = nullptr;
+};
+
+// One a translation unit; those of other architectures do not exist.
+KernelSet KernelsScalar();
+#if defined(__x86_64__)
+KernelSet KernelsAvx2();
+KernelSet KernelsAvx512();
+KernelSet KernelsAvx512Vnni();
+#endif
+
+}  // namespace vt::cpu

@@ -1,0 +1,213 @@
+#include "vt/cpu/repack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "vt/cpu/formats.h"
+
+namespace vt::cpu {
+namespace {
+
+using ir::DType;
+
+inline uint32_t Word(const uint8_t* p) {
+  uint32_t w;
+  std::memcpy(&w, p, 4);
+  return w;
+}
+inline uint16_t Short(const uint8_t* p) {
+  uint16_t w;
+  std::memcpy(&w, p, 2);
+  return w;
+}
+
+// 16 bytes with values 0..15 in the low halves and 16..31 in the high ones.
+inline void Nibbles(const uint8_t* qs, uint32_t c[8]) {
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t w = Word(qs + 4 * j);
+    c[j] = w & 0x0f0f0f0f;
+    c[j + 4] = w >> 4 & 0x0f0f0f0f;
+  }
+}
+// 32 bytes of which one half byte each is used.
+inline void HalfOf(const uint8_t* qs, int shift, uint32_t c[8]) {
+  for (int j = 0; j < 8; ++j) c[j] = Word(qs + 4 * j) >> shift & 0x0f0f0f0f;
+}
+// Bit i of `bits` is bit 4 of value i. The product puts bit b of a half byte at the bottom of byte b.
+inline void FifthBits(uint32_t bits, uint32_t c[8]) {
+  for (int j = 0; j < 8; ++j) c[j] |= ((bits >> (4 * j) & 15) * 0x00204081 & 0x01010101) << 4;
+}
+
+// Codes of block `i` of a superblock, as words of four values.
+void Codes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
+  using enum DType;
+  switch (t) {
+    case kQ4_0: case kIQ4_NL: return Nibbles(p + 2, c);
+    case kQ4_1: return Nibbles(p + 4, c);
+    case kQ5_0:
+      Nibbles(p + 6, c);
+      return FifthBits(Word(p + 2), c);
+    case kQ5_1:
+      Nibbles(p + 8, c);
+      return FifthBits(Word(p + 4), c);
+    case kQ8_0:
+      std::memcpy(c, p + 2, 32);
+      return;
+    case kQ2_K:
+      for (int j = 0; j < 8; ++j) c[j] = Word(p + 16 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303;
+      return;
+    case kQ3_K:
+      for (int j = 0; j < 8; ++j) {
+        c[j] = (Word(p + 32 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303) |
+               (Word(p + 4 * j) >> i & 0x01010101) << 2;
+      }
+      return;
+    case kQ4_K: return HalfOf(p + 16 + 32 * (i / 2), 4 * (i % 2), c);
+    case kQ5_K:
+      HalfOf(p + 48 + 32 * (i / 2), 4 * (i % 2), c);
+      for (int j = 0; j < 8; ++j) c[j] |= (Word(p + 16 + 4 * j) >> i & 0x01010101) << 4;
+      return;
+    case kQ6_K:
+      HalfOf(p + 64 * (i / 4) + 32 * (i % 2), 4 * (i / 2 % 2), c);
+      for (int j = 0; j < 8; ++j) c[j] |= (Word(p + 128 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303) << 4;
+      return;
+    case kIQ4_XS: return Nibbles(p + 8 + 16 * i, c);
+    default: return;
+  }
+}
+
+// A superblock's header, as this row's column of the panel's header: entry e of a byte plane is at h[e * nr].
+void Header(DType t, const uint8_t* p, int nr, int row, uint8_t* h) {
+  using enum DType;
+  const auto half = [&](int slot, uint16_t v) { std::memcpy(h + 2 * (slot * nr + row), &v, 2); };
+  const auto byte = [&](int plane, uint8_t v) { h[plane * nr + row] = v; };
+  switch (t) {
+    case kQ4_0: case kQ5_0: case kQ8_0: case kIQ4_NL: return half(0, Short(p));
+    case kQ4_1: case kQ5_1:
+      half(0, Short(p));
+      return half(1, Short(p + 2));
+    case kQ2_K:
+      half(0, Short(p + 80));
+      half(1, Short(p + 82));
+      for (int i = 0; i < 16; ++i) byte(4 + i, p[i]);
+      return;
+    case kQ3_K: {
+      half(0, Short(p + 108));
+      const uint8_t* s = p + 96;
+      for (int i = 0; i < 16; ++i) {
+        const int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
+        const int high = s[8 + i % 4] >> 2 * (i / 4) & 3;
+        byte(2 + i, static_cast<uint8_t>((low | high << 4) - 32));
+      }
+      return;
+    }
+    case kQ4_K: case kQ5_K: {
+      half(0, Short(p));
+      half(1, Short(p + 2));
+      const uint8_t* s = p + 4;
+      for (int i = 0; i < 4; ++i) {
+        byte(4 + i, s[i] & 63);
+        byte(12 + i, s[i + 4] & 63);
+        byte(8 + i, static_cast<uint8_t>((s[i + 8] & 15) | s[i] >> 6 << 4));
+        byte(16 + i, static_cast<uint8_t>(s[i + 8] >> 4 | s[i + 4] >> 6 << 4));
+      }
+      return;
+    }
+    case kQ6_K:
+      half(0, Short(p + 208));
+      for (int i = 0; i < 16; ++i) byte(2 + i, p[192 + i]);
+      return;
+    case kIQ4_XS: {
+      half(0, Short(p));
+      const int high = Short(p + 2);
+      for (int i = 0; i < 8; ++i) {
+        const int low = p[4 + i / 2] >> 4 * (i % 2) & 15;
+        byte(2 + i, static_cast<uint8_t>((low | (high >> 2 * i & 3) << 4) - 32));
+      }
+      return;
+    }
+    default: return;
+  }
+}
+
+// Words of one row's codes into the bit planes; word w of the block stands at out[w * nr].
+void StorePlanes(const FormatSpec& s, const uint32_t c[8], int nr, uint32_t* out) {
+  if (s.low_bits == 8) {
+    for (int j = 0; j < 8; ++j) out[j * nr] = c[j];
+  } else if (s.low_bits == 4) {
+    for (int j = 0; j < 4; ++j) out[j * nr] = (c[j] & 0x0f0f0f0f) | (c[j + 4] & 0x0f0f0f0f) << 4;
+  } else {
+    for (int v = 0; v < 2; ++v) {
+      uint32_t w = 0;
+      for (int j = 0; j < 4; ++j) w |= (c[4 * v + j] & 0x03030303) << 2 * j;
+      out[v * nr] = w;
+    }
+  }
+  out += LowWords(s) * nr;
+  if (s.high_bits == 1) {
+    uint32_t w = 0;
+    for (int j = 0; j < 8; ++j) w |= (c[j] >> s.low_bits & 0x01010101) << j;
+    out[0] = w;
+  } else if (s.high_bits == 2) {
+    for (int v = 0; v < 2; ++v) {
+      uint32_t w = 0;
+      for (int j = 0; j < 4; ++j) w |= (c[4 * v + j] >> s.low_bits & 0x03030303) << 2 * j;
+      out[v * nr] = w;
+    }
+  }
+}
+
+void RepackQuantised(const WeightView& src, int nr, int64_t panel, uint8_t* dst) {
+  const FormatSpec s = SpecOf(src.format);
+  const int64_t row_bytes = ir::Bytes(src.format, src.columns);
+  const int block_bytes = ir::Info(src.format).bytes;
+  const int header = HeaderBytesPerRow(s) * nr, codes = CodeWords(s) * 4 * nr;
+  const int64_t step = header + s.super * codes;
+  for (int r = 0; r < nr && panel * nr + r < src.rows; ++r) {
+    const uint8_t* p = reinterpret_cast<const uint8_t*>(src.data) + (panel * nr + r) * row_bytes;
+    uint8_t* out = dst;
+    for (int64_t b = 0; b < src.columns / (32 * s.super); ++b, p += block_bytes, out += step) {
+      Header(src.format, p, nr, r, out);
+      for (int i = 0; i < s.super; ++i) {
+        uint32_t c[8];
+        Codes(src.format, p, i, c);
+        StorePlanes(s, c, nr, reinterpret_cast<uint32_t*>(out + header + i * codes) + r);
+      }
+    }
+  }
+}
+
+template <typename W>
+void RepackPlain(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
+  const int64_t first = panel * nr, rows = std::min<int64_t>(nr, src.rows - first);
+  W* out = reinterpret_cast<W*>(dst);
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* p = src.data + (first + r) * src.columns * static_cast<int64_t>(sizeof(W));
+    for (int64_t k = 0; k < src.columns; ++k) std::memcpy(out + k * nr + r, p + k * sizeof(W), sizeof(W));
+  }
+}
+
+}  // namespace
+
+int64_t PanelBytesOf(DType format, int nr, int64_t k) {
+  if (format == DType::kF32) return 4 * nr * k;
+  if (format == DType::kF16 || format == DType::kBF16) return 2 * nr * k;
+  const FormatSpec s = SpecOf(format);
+  if (s.low_bits == 0 || k % ir::Info(format).block != 0) return 0;
+  return PanelBytes(s, nr, k);
+}
+
+void RepackPanels(const WeightView& src, int nr, int64_t begin, int64_t end, std::byte* dst) {
+  const int64_t bytes = PanelBytesOf(src.format, nr, src.columns);
+  for (int64_t p = begin; p < end; ++p) {
+    std::byte* out = dst + p * bytes;
+    if ((p + 1) * nr > src.rows) std::memset(out, 0, static_cast<size_t>(bytes));
+    switch (src.format) {
+      case DType::kF32: RepackPlain<uint32_t>(src, nr, p, out); break;
+      case DType::kF16: case DType::kBF16: RepackPlain<uint16_t>(src, nr, p, out); break;
+      default: RepackQuantised(src, nr, p, reinterpret_cast<uint8_t*>(out));
+    }
+  }
+}
+
+}  // namespace vt::cpu
