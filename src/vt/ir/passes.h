@@ -28,16 +28,26 @@ void Fuse(Graph& graph, const Target& target);
 void DropDeadNodes(Graph& graph);
 
 // Where every value lives in the arena for one bucket. Views share their source's buffer.
+//
+// row_stride is the stride, in elements, between consecutive entries of the FIRST dimension; the inner dimensions are
+// dense. So [T, H, D] cut out of a merged linear's [T, N] has row_stride N, its heads are D apart, and a dense value
+// has row_stride = the product of its dimensions but the first.
+//   A slice is a view when only its first dimension is not 1 besides the last; a reshape is a view when its source is
+//   dense, or when both keep the same first dimension. Other slices and reshapes own their buffer, and the backend
+//   copies: `buffer == the value itself` says so. The same holds for views of inputs and weights, which are not in the
+//   arena. A view's producer need not run: its bytes are written by the source's producer.
 struct Placement {
   ValueId buffer = kNone;    // the value that owns the memory (itself unless a view); kNone: not in the arena
-  int64_t offset = 0;        // bytes from the arena's start, aligned to 64
-  int64_t row_stride = 0;    // elements between rows of the last dimension's vectors
+  int64_t offset = 0;        // bytes from the arena's start of the first element; of owners, aligned to 64
+  int64_t row_stride = 0;    // see above
   int64_t bytes = 0;         // of the owning buffer
 };
 struct MemoryPlan {
   int64_t arena_bytes = 0;
   std::vector<Placement> places;  // by value id
 };
+// Buffers are placed largest first at the lowest offset that is free during their life, from the producer to the last
+// user of any view; graph outputs live to the end. A node's output never shares bytes with its inputs. Deterministic.
 MemoryPlan PlanMemory(const Graph& graph, const Bucket& bucket);
 
 // Predicted cost of a node: bytes read and written, operations, seconds by the roofline.
@@ -59,6 +69,9 @@ struct Plan {
 // All passes in order. `trace`, when given, receives (pass name, dump) after each.
 Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
            std::vector<std::pair<std::string, std::string>>* trace = nullptr);
+
+// Only what the target cannot do without: quantise nodes, kernels and memory. Tests compare it with Lower.
+Plan LowerUnoptimised(const Graph& graph, const Target& target, const Bucket& bucket);
 
 // A table: node, op, kernel, shapes, arena offset, predicted bytes and microseconds; `measured` (seconds by node, may
 // be empty) stands beside the prediction.

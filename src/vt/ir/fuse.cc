@@ -1,0 +1,149 @@
+// Matches the definitions of fused ops against the graph, from their last part (the root) backwards.
+#include <algorithm>
+#include <optional>
+
+#include "vt/ir/fused.h"
+#include "vt/ir/passes.h"
+#include "vt/ir/rewrite.h"
+#include "vt/ir/shape.h"
+
+namespace vt::ir {
+namespace {
+
+bool IsCommutative(Op op) { return op == Op::kAdd || op == Op::kMul; }
+bool IsBinary(Op op) { return IsCommutative(op) || op == Op::kSub || op == Op::kDiv; }
+
+struct Match {
+  std::vector<NodeId> nodes;    // by part
+  std::vector<ValueId> inputs;  // of the fused op
+};
+
+class Matcher {
+ public:
+  Matcher(const Graph& graph, const FusedDefinition& def) : graph_(graph), def_(def) {}
+
+  std::optional<Match> At(NodeId root) {
+    Match m{std::vector<NodeId>(def_.parts.size(), -1), std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone)};
+    if (!Part(def_.parts.size() - 1, root, m)) return std::nullopt;
+    for (const NodeId n : m.nodes) {
+      if (n < 0) return std::nullopt;
+    }
+    return m;
+  }
+
+ private:
+  const Node& node(NodeId n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+
+  // Binds part `p` and all before it to `n` and its producers; on failure `m` is as before.
+  bool Part(size_t p, NodeId n, Match& m) {
+    if (m.nodes[p] >= 0) return m.nodes[p] == n;
+    const FusedPart& part = def_.parts[p];
+    if (node(n).op != part.op) return false;
+    // Extra inputs (segments, biases) have no place in a definition; broadcast operands none in a fused kernel.
+    std::vector<ValueId> args = node(n).inputs;
+    if (args.size() != part.inputs.size()) return false;
+    if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape) return false;
+    if (Inputs(p, n, args, m)) return true;
+    if (!IsCommutative(part.op)) return false;
+    std::swap(args[0], args[1]);
+    return Inputs(p, n, args, m);
+  }
+
+  bool Inputs(size_t p, NodeId n, const std::vector<ValueId>& args, Match& m) {
+    const Match before = m;
+    m.nodes[p] = n;
+    bool ok = true;
+    for (size_t i = 0; i < args.size() && ok; ++i) {
+      const int wanted = def_.parts[p].inputs[i];
+      if (wanted < 0) {
+        ValueId& bound = m.inputs[static_cast<size_t>(~wanted)];
+        ok = bound == kNone || bound == args[i];
+        bound = args[i];
+      } else {
+        const Value& v = graph_.value(args[i]);
+        ok = v.kind == ValueKind::kNode && v.producer >= 0 && node(v.producer).outputs[0] == args[i] &&
+             Part(static_cast<size_t>(wanted), v.producer, m);
+      }
+    }
+    if (!ok) m = before;
+    return ok;
+  }
+
+  const Graph& graph_;
+  const FusedDefinition& def_;
+};
+
+// A fused node with the place it can stand at, or nothing when a value inside is needed elsewhere, the target has no
+// kernel, or no place comes after all inputs and before all users.
+struct Fused {
+  Node node;
+  NodeId before;  // the fused node stands before the node that now has this index
+};
+std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const std::vector<std::vector<NodeId>>& users,
+                             const FusedDefinition& def, const Match& m) {
+  const auto inside = [&](NodeId n) { return std::find(m.nodes.begin(), m.nodes.end(), n) != m.nodes.end(); };
+  FusedAttrs attrs;
+  for (const NodeId n : m.nodes) attrs.parts.push_back(graph.nodes[static_cast<size_t>(n)].attrs);
+  if (def.predicate != nullptr && !def.predicate(attrs.parts)) return std::nullopt;
+
+  NodeId before = m.nodes.back();
+  for (size_t p = 0; p < m.nodes.size(); ++p) {
+    const ValueId v = graph.nodes[static_cast<size_t>(m.nodes[p])].outputs[0];
+    const bool is_output = std::find(def.outputs.begin(), def.outputs.end(), static_cast<int>(p)) != def.outputs.end();
+    if (!is_output && std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end()) {
+      return std::nullopt;
+    }
+    for (const NodeId user : users[static_cast<size_t>(v)]) {
+      if (inside(user)) continue;
+      if (!is_output) return std::nullopt;
+      before = std::min(before, user);
+    }
+  }
+  for (const ValueId v : m.inputs) {
+    const NodeId producer = graph.value(v).producer;
+    if (producer >= before || inside(producer)) return std::nullopt;
+  }
+
+  const Node& root = graph.nodes[static_cast<size_t>(m.nodes.back())];
+  Node node{.op = def.op, .name = root.name, .inputs = m.inputs, .outputs = {}, .attrs = {std::move(attrs)}};
+  for (const int o : def.outputs) {
+    node.outputs.push_back(graph.nodes[static_cast<size_t>(m.nodes[static_cast<size_t>(o)])].outputs[0]);
+  }
+  // The definition must hold for the very shapes and types (Verify would refuse the node otherwise).
+  std::vector<Value> inputs;
+  for (const ValueId v : node.inputs) inputs.push_back(graph.value(v));
+  if (!InferOutputs(node.op, node.attrs, inputs)) return std::nullopt;
+  if (!target.Supports(graph, node)) return std::nullopt;
+  return Fused{std::move(node), before};
+}
+
+void Apply(Graph& graph, const Match& m, Fused fused) {
+  std::vector<Node> nodes;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (static_cast<NodeId>(n) == fused.before) nodes.push_back(std::move(fused.node));
+    if (std::find(m.nodes.begin(), m.nodes.end(), static_cast<NodeId>(n)) != m.nodes.end()) continue;
+    nodes.push_back(std::move(graph.nodes[n]));
+  }
+  graph.nodes = std::move(nodes);
+  Renumber(graph);
+}
+
+}  // namespace
+
+void Fuse(Graph& graph, const Target& target) {
+  for (const FusedDefinition& def : FusedDefinitions()) {
+    auto users = graph.Users();
+    for (size_t root = 0; root < graph.nodes.size(); ++root) {
+      const auto match = Matcher(graph, def).At(static_cast<NodeId>(root));
+      if (!match) continue;
+      auto fused = TryFuse(graph, target, users, def, *match);
+      if (!fused) continue;
+      const ValueId last = graph.nodes[root].outputs[0];
+      Apply(graph, *match, std::move(*fused));
+      users = graph.Users();
+      root = static_cast<size_t>(graph.value(last).producer);  // go on after the fused node
+    }
+  }
+}
+
+}  // namespace vt::ir

@@ -1,0 +1,31 @@
+#include "vt/ir/passes.h"
+#include "vt/ir/rewrite.h"
+
+namespace vt::ir {
+
+// One node a linear: common sub-expressions then leaves one a distinct activation.
+void InsertQuantize(Graph& graph, const Target& target, const Bucket& bucket) {
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes) {
+    if (node.op == Op::kLinear) {
+      const DType wants = target.ActivationFormat(graph.value(node.inputs[1]).dtype, bucket);
+      const Value x = graph.value(node.inputs[0]);
+      // A segment that wants another format keeps the whole linear on plain values.
+      bool agrees = IsQuantised(wants) && !IsQuantised(x.dtype) && x.shape.back().At(bucket) % Info(wants).block == 0;
+      for (int s = 1; s < node.attrs.as<LinearAttrs>().segments; ++s) {
+        agrees &= target.ActivationFormat(graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype, bucket) == wants;
+      }
+      if (agrees) {
+        const ValueId q = AddValue(graph, x.name + ".quantized", wants, x.shape);
+        nodes.push_back({.op = Op::kQuantize, .name = x.name + ".quantized", .inputs = {node.inputs[0]},
+                         .outputs = {q}, .attrs = {ConvertAttrs{wants}}});
+        node.inputs[0] = q;
+      }
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  Renumber(graph);
+}
+
+}  // namespace vt::ir

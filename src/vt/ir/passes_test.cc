@@ -1,0 +1,382 @@
+#include "vt/ir/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "vt/ir/builder.h"
+#include "vt/ir/rewrite.h"
+
+namespace vt::ir {
+namespace {
+
+// Wants int8 blocks for quantised weights, supports what the test says.
+class FakeTarget : public Target {
+ public:
+  std::string TargetName() const override { return "fake"; }
+  bool Supports(const Graph&, const Node& node) const override { return !IsFused(node.op) || fused; }
+  DType ValueType() const override { return type; }
+  DType ActivationFormat(DType weight, const Bucket&) const override {
+    return quantise && IsQuantised(weight) ? DType::kQ8_A32 : type;
+  }
+  WeightLayout LayoutFor(DType format, int64_t rows, int64_t columns, WeightUse) const override {
+    return {"row", rows * Bytes(format, columns)};
+  }
+  std::string PickKernel(const Graph&, const Node& node, const Bucket&) const override {
+    return std::string(Name(node.op)) + ".fake";
+  }
+  Rates MachineRates() const override { return {}; }
+
+  bool fused = true;
+  bool quantise = true;
+  DType type = DType::kF32;
+};
+
+constexpr int64_t kWidth = 64;
+
+// Every "*.weight" is [out, kWidth] as asked for; the format follows from the name.
+WeightSource AnyWeights(std::map<std::string, WeightInfo> all) {
+  return [all = std::move(all)](const std::string& name) -> std::optional<WeightInfo> {
+    const auto found = all.find(name);
+    return found == all.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+struct Layer {
+  Graph graph;
+  ValueId logits;
+};
+
+// One llama-like block: norm, q/k/v of mixed formats, attention, residual, gate/up/down, last norm and head.
+Layer Block() {
+  std::map<std::string, WeightInfo> w;
+  const auto add = [&](const std::string& n, DType t, std::vector<int64_t> s) { w[n + ".weight"] = {t, std::move(s)}; };
+  add("embed", DType::kQ8_0, {100, kWidth});
+  add("in_norm", DType::kF32, {kWidth});
+  add("post_norm", DType::kF32, {kWidth});
+  add("norm", DType::kF32, {kWidth});
+  add("q", DType::kQ4_0, {64, kWidth});
+  add("k", DType::kQ8_0, {32, kWidth});
+  add("v", DType::kQ5_0, {32, kWidth});
+  add("o", DType::kQ8_0, {kWidth, 64});
+  add("gate", DType::kQ8_0, {96, kWidth});
+  add("up", DType::kQ8_0, {96, kWidth});
+  add("down", DType::kQ8_0, {kWidth, 96});
+  Builder b("block", AnyWeights(std::move(w)), {.max_model_len = 64});
+  const RopeAttrs rope{.rotary_dim = 16, .frequencies = std::vector<float>(8, 0.5f)};
+  ValueId h = b.Embed("embed.weight", 100, kWidth);
+  const ValueId x = b.RmsNorm(h, "in_norm.weight", 1e-5f);
+  const ValueId q = b.Rope(b.Heads(b.Linear(x, "q", 64), 4, 16), rope);
+  const ValueId k = b.Rope(b.Heads(b.Linear(x, "k", 32), 2, 16), rope);
+  const ValueId v = b.Heads(b.Linear(x, "v", 32), 2, 16);
+  const ValueId a = b.Attention(q, k, v, {.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25f}, "attn");
+  h = b.Add(h, b.Linear(a, "o", kWidth));
+  const ValueId y = b.RmsNorm(h, "post_norm.weight", 1e-5f);
+  const ValueId m = b.Mul(b.Act(b.Linear(y, "gate", 96), Activation::kSilu), b.Linear(y, "up", 96));
+  h = b.Add(h, b.Linear(m, "down", kWidth));
+  const ValueId out = b.OutputOnly(b.RmsNorm(h, "norm.weight", 1e-5f));
+  auto g = b.Finish({out});
+  EXPECT_TRUE(g) << g.error().message;
+  return {*g, out};
+}
+
+const Bucket kBucket{.tokens = 5, .requests = 2, .outputs = 2};
+
+const Node* Find(const Graph& g, Op op, const std::string& name = "") {
+  for (const Node& n : g.nodes) {
+    if (n.op == op && (name.empty() || n.name == name)) return &n;
+  }
+  return nullptr;
+}
+
+TEST(MergeLinears, MergesSiblingsOfMixedFormatsIntoSegments) {
+  Graph g = Block().graph;
+  MergeLinears(g, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  EXPECT_EQ(CountNodes(g, Op::kLinear), 4);  // qkv, o, gate and up, down
+  const Node* qkv = Find(g, Op::kLinear, "q+k+v");
+  ASSERT_NE(qkv, nullptr) << Dump(g);
+  EXPECT_EQ(qkv->attrs.as<LinearAttrs>().segments, 3);
+  EXPECT_EQ(ToString(g.value(qkv->outputs[0]).shape), "[T, 128]");
+  const Node* v = Find(g, Op::kSlice, "v");
+  ASSERT_NE(v, nullptr);
+  EXPECT_EQ(v->attrs.as<SliceAttrs>(), (SliceAttrs{96, 32}));
+}
+
+TEST(MergeLinears, KeepsApartWhatWantsDifferentActivations) {
+  Graph g = Block().graph;
+  for (Value& v : g.values) {
+    if (v.name == "k.weight") v.dtype = DType::kBF16;
+  }
+  MergeLinears(g, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(g));
+  EXPECT_NE(Find(g, Op::kLinear, "q+v"), nullptr);
+  EXPECT_NE(Find(g, Op::kLinear, "k"), nullptr);
+}
+
+TEST(MergeLinears, PutsBiasesAfterAllWeights) {
+  std::map<std::string, WeightInfo> w = {{"e.weight", {DType::kF32, {9, 32}}}};
+  for (const char* n : {"a", "b", "c"}) {
+    w[std::string(n) + ".weight"] = {DType::kF32, {8, 32}};
+    w[std::string(n) + ".bias"] = {DType::kF32, {8}};
+  }
+  Builder b("m", AnyWeights(w), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId p = b.Linear(x, "a", 8, true), q = b.Linear(x, "b", 8, true), r = b.Linear(x, "c", 8);
+  auto g = b.Finish({p, q, r});
+  ASSERT_TRUE(g) << g.error().message;
+  MergeLinears(*g, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(*g));
+  const Node* merged = Find(*g, Op::kLinear, "a+b");
+  ASSERT_NE(merged, nullptr);
+  std::vector<std::string> names;
+  for (const ValueId v : merged->inputs) names.push_back(g->value(v).name);
+  EXPECT_EQ(names, (std::vector<std::string>{"e", "a.weight", "b.weight", "a.bias", "b.bias"}));
+  EXPECT_NE(Find(*g, Op::kLinear, "c"), nullptr);  // no bias: stays alone
+}
+
+TEST(InsertQuantize, OneNodeADistinctActivationAfterCommonSubexpressions) {
+  Graph g = Block().graph;
+  InsertQuantize(g, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  EXPECT_EQ(CountNodes(g, Op::kQuantize), 7);  // one a linear: q k v o gate up down
+  CommonSubexpressions(g);
+  ASSERT_TRUE(Verify(g));
+  EXPECT_EQ(CountNodes(g, Op::kQuantize), 4);  // q k v share one, gate and up another
+}
+
+TEST(CommonSubexpressions, TellsAttributesApartAndNeverMergesWrites) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId p = b.Scale(x, 2), q = b.Scale(x, 2), r = b.Scale(x, 3);
+  const ValueId s = b.Add(p, q), h = b.Heads(x, 2, 16), h2 = b.Heads(x, 4, 8), h3 = b.Heads(x, 2, 16);
+  auto g = b.Finish({s, r, h, h2, h3, q});
+  ASSERT_TRUE(g);
+  CommonSubexpressions(*g);
+  ASSERT_TRUE(Verify(*g));
+  EXPECT_EQ(CountNodes(*g, Op::kScale), 2);
+  EXPECT_EQ(CountNodes(*g, Op::kReshape), 2);
+  EXPECT_EQ(g->outputs, (std::vector<ValueId>{s, r, h, h2, h, p}));
+}
+
+TEST(DropDeadNodes, KeepsStateWrites) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId h = b.Heads(x, 2, 16);
+  b.Attention(h, h, h, {.heads = 2, .kv_heads = 2, .head_dim = 16}, "a");
+  b.Scale(x, 4);
+  auto g = b.Finish({x});
+  ASSERT_TRUE(g);
+  DropDeadNodes(*g);
+  ASSERT_TRUE(Verify(*g));
+  EXPECT_EQ(CountNodes(*g, Op::kKvWrite), 1);
+  EXPECT_EQ(CountNodes(*g, Op::kAttention), 0);
+  EXPECT_EQ(CountNodes(*g, Op::kScale), 0);
+}
+
+TEST(Lower, FusesABlockForQuantisedWeights) {
+  std::vector<std::pair<std::string, std::string>> trace;
+  const Plan plan = Lower(Block().graph, FakeTarget(), kBucket, &trace);
+  ASSERT_TRUE(Verify(plan.graph)) << Verify(plan.graph).error().message;
+  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNormQuantize), 1);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNormQuantize), 1);  // after attention
+  EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNorm), 1);          // before the head
+  EXPECT_EQ(CountNodes(plan.graph, Op::kActMulQuantize), 1);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kAdd), 0);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kQuantize), 1);  // of attention's output
+  EXPECT_EQ(plan.kernels.size(), plan.graph.nodes.size());
+  ASSERT_EQ(trace.size(), 6u);
+  EXPECT_EQ(trace.back().first, "drop dead nodes");
+}
+
+TEST(Lower, FusesWithoutQuantisation) {
+  FakeTarget t;
+  t.quantise = false;
+  const Plan plan = Lower(Block().graph, t, kBucket);
+  ASSERT_TRUE(Verify(plan.graph));
+  EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNorm), 2);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kActMul), 1);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNorm), 1);
+}
+
+TEST(Lower, FusesNothingThatTheTargetLacks) {
+  FakeTarget t;
+  t.fused = false;
+  const Plan plan = Lower(Block().graph, t, kBucket);
+  ASSERT_TRUE(Verify(plan.graph));
+  for (const Node& n : plan.graph.nodes) EXPECT_FALSE(IsFused(n.op)) << n.name;
+}
+
+TEST(Lower, GivesNodesTheDevicesValueTypeButKeepsOutputsF32) {
+  FakeTarget t;
+  t.type = DType::kBF16;
+  const Layer block = Block();
+  const Plan plan = Lower(block.graph, t, kBucket);
+  ASSERT_TRUE(Verify(plan.graph));
+  EXPECT_EQ(plan.graph.value(block.logits).dtype, DType::kF32);
+  EXPECT_EQ(plan.graph.value(Find(plan.graph, Op::kEmbed)->outputs[0]).dtype, DType::kBF16);
+}
+
+TEST(Fuse, AnOutputOfTheGraphInsideAPatternBlocksIt) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId act = b.Act(x, Activation::kSilu);
+  auto g = b.Finish({b.Mul(act, x), act});
+  ASSERT_TRUE(g);
+  Fuse(*g, FakeTarget());
+  EXPECT_EQ(CountNodes(*g, Op::kActMul), 0);
+}
+
+TEST(Fuse, MatchesACommutedMultiplication) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId up = b.Scale(x, 3);
+  const ValueId y = b.Mul(up, b.Act(x, Activation::kGeluTanh));
+  auto g = b.Finish({y});
+  ASSERT_TRUE(g);
+  Fuse(*g, FakeTarget());
+  ASSERT_TRUE(Verify(*g));
+  const Node* fused = Find(*g, Op::kActMul);
+  ASSERT_NE(fused, nullptr);
+  EXPECT_EQ(fused->inputs, (std::vector<ValueId>{x, up}));
+}
+
+TEST(Fuse, DoesNotConsumeItsOwnInput) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId act = b.Act(b.Embed("e.weight", 9, 32), Activation::kSilu);
+  auto g = b.Finish({b.Mul(act, act)});
+  ASSERT_TRUE(g);
+  Fuse(*g, FakeTarget());
+  ASSERT_TRUE(Verify(*g));
+  EXPECT_EQ(CountNodes(*g, Op::kActMul), 0);
+}
+
+TEST(Fuse, PlacesTheFusedNodeBeforeAnEarlyUserOfTheSum) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"n.weight", {DType::kF32, {32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId s = b.Add(x, b.Scale(x, 2));
+  const ValueId early = b.Scale(s, 5);
+  const ValueId y = b.RmsNorm(s, "n.weight", 1e-5f);
+  auto g = b.Finish({early, y});
+  ASSERT_TRUE(g);
+  Fuse(*g, FakeTarget());
+  ASSERT_TRUE(Verify(*g)) << Verify(*g).error().message << Dump(*g);
+  EXPECT_EQ(CountNodes(*g, Op::kAddRmsNorm), 1);
+}
+
+TEST(Fuse, FindsSoftCapAndGemmasSandwichAndHeadNorms) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"n.weight", {DType::kF32, {32}}},
+                             {"h.weight", {DType::kF32, {16}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId r = b.Add(x, b.RmsNorm(b.Act(x, Activation::kExp), "n.weight", 1e-5f, 1));
+  const ValueId h = b.Rope(b.RmsNorm(b.Heads(r, 2, 16), "h.weight", 1e-6f),
+                           {.rotary_dim = 8, .frequencies = {1, 1, 1, 1}});
+  auto g = b.Finish({b.SoftCap(r, 30), h});
+  ASSERT_TRUE(g) << g.error().message;
+  Fuse(*g, FakeTarget());
+  ASSERT_TRUE(Verify(*g));
+  EXPECT_EQ(CountNodes(*g, Op::kSoftCap), 1);
+  EXPECT_EQ(CountNodes(*g, Op::kRmsNormAdd), 1);
+  EXPECT_EQ(CountNodes(*g, Op::kRmsNormRope), 1);
+}
+
+// Live ranges are recomputed here from scratch, by walking views through node inputs.
+TEST(PlanMemory, NoTwoLiveBuffersOverlapAndViewsStayInside) {
+  for (const bool optimised : {false, true}) {
+    const Graph source = Block().graph;
+    const Plan plan = optimised ? Lower(source, FakeTarget(), kBucket) : LowerUnoptimised(source, FakeTarget(), kBucket);
+    const Graph& g = plan.graph;
+    const auto& places = plan.memory.places;
+    std::map<ValueId, std::pair<int, int>> life;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      std::vector<ValueId> touched = g.nodes[n].inputs;
+      touched.insert(touched.end(), g.nodes[n].outputs.begin(), g.nodes[n].outputs.end());
+      for (const ValueId v : touched) {
+        const ValueId owner = places[static_cast<size_t>(v)].buffer;
+        if (owner == kNone) continue;
+        const auto [it, fresh] = life.emplace(owner, std::pair(static_cast<int>(n), static_cast<int>(n)));
+        if (!fresh) it->second.second = static_cast<int>(n);
+      }
+    }
+    for (const ValueId v : g.outputs) life[places[static_cast<size_t>(v)].buffer].second = 1 << 20;
+    int overlaps_checked = 0;
+    for (const auto& [a, la] : life) {
+      const Placement& pa = places[static_cast<size_t>(a)];
+      EXPECT_EQ(pa.offset % 64, 0);
+      EXPECT_LE(pa.offset + pa.bytes, plan.memory.arena_bytes);
+      for (const auto& [b, lb] : life) {
+        if (a >= b || la.second < lb.first || lb.second < la.first) continue;
+        const Placement& pb = places[static_cast<size_t>(b)];
+        EXPECT_TRUE(pa.offset + pa.bytes <= pb.offset || pb.offset + pb.bytes <= pa.offset)
+            << g.value(a).name << " and " << g.value(b).name;
+        ++overlaps_checked;
+      }
+    }
+    EXPECT_GT(overlaps_checked, 5);
+    int64_t total = 0;
+    for (const auto& [v, l] : life) total += places[static_cast<size_t>(v)].bytes;
+    EXPECT_LT(plan.memory.arena_bytes, total);  // memory is reused
+  }
+}
+
+TEST(PlanMemory, SlicesAndReshapesOfAMergedLinearAreStridedViews) {
+  const Plan plan = Lower(Block().graph, FakeTarget(), kBucket);
+  const Graph& g = plan.graph;
+  const ValueId qkv = Find(g, Op::kLinear, "q+k+v")->outputs[0];
+  const ValueId k = Find(g, Op::kSlice, "k")->outputs[0];
+  const auto& places = plan.memory.places;
+  const Placement& p = places[static_cast<size_t>(k)];
+  EXPECT_EQ(p.buffer, qkv);
+  EXPECT_EQ(p.row_stride, 128);
+  EXPECT_EQ(p.offset, places[static_cast<size_t>(qkv)].offset + 64 * 4);
+  int heads = 0;
+  for (const Node& n : g.nodes) {
+    if (n.op != Op::kReshape) continue;
+    ++heads;
+    EXPECT_EQ(places[static_cast<size_t>(n.outputs[0])].buffer, qkv);
+    EXPECT_EQ(places[static_cast<size_t>(n.outputs[0])].row_stride, 128);
+  }
+  EXPECT_EQ(heads, 3);
+}
+
+TEST(PlanMemory, ASliceBetweenHeadsIsACopy) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Heads(b.Embed("e.weight", 9, 32), 2, 16);
+  const ValueId s = b.Slice(x, 0, 8);
+  auto g = b.Finish({s});
+  ASSERT_TRUE(g);
+  const MemoryPlan plan = PlanMemory(*g, kBucket);
+  EXPECT_EQ(plan.places[static_cast<size_t>(s)].buffer, s);
+  EXPECT_EQ(plan.places[static_cast<size_t>(s)].row_stride, 16);
+}
+
+TEST(PlanMemory, IsDeterministic) {
+  const Plan a = Lower(Block().graph, FakeTarget(), kBucket), b = Lower(Block().graph, FakeTarget(), kBucket);
+  for (size_t v = 0; v < a.memory.places.size(); ++v) EXPECT_EQ(a.memory.places[v].offset, b.memory.places[v].offset);
+}
+
+TEST(Predict, CountsWeightBytesAndDotProducts) {
+  const Graph g = Block().graph;
+  const Rates rates{.bytes_per_second = 1e9, .flops_per_second = 1e12, .int8_ops_per_second = 1e12, .seconds_per_node = 0};
+  const Cost gate = Predict(g, *Find(g, Op::kLinear, "gate"), kBucket, 10, rates);
+  EXPECT_EQ(gate.bytes, 96 * kWidth / 32 * 34 + 5 * kWidth * 4 + 5 * 96 * 4);
+  EXPECT_EQ(gate.flops, 2.0 * 5 * 96 * kWidth);
+  EXPECT_DOUBLE_EQ(gate.seconds, gate.bytes / 1e9);
+  const Cost attention = Predict(g, *Find(g, Op::kAttention), kBucket, 10, rates);
+  EXPECT_EQ(attention.flops, 4.0 * 5 * 4 * 16 * 10);
+  EXPECT_GE(attention.bytes, 2 * 10 * 128.0);  // two requests, ten tokens of 2 * 2 heads * 16 halves
+  EXPECT_EQ(Predict(g, *Find(g, Op::kReshape), kBucket, 10, rates).seconds, 0);
+  EXPECT_LT(Predict(g, *Find(g, Op::kEmbed), kBucket, 10, rates).bytes, 100 * kWidth);  // rows, not the table
+}
+
+TEST(DumpPlan, HasALineANodeAndATotal) {
+  const Plan plan = Lower(Block().graph, FakeTarget(), kBucket);
+  const std::string text = DumpPlan(plan, FakeTarget().MachineRates(), 10, {});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<long>(plan.graph.nodes.size() + 3));
+  EXPECT_NE(text.find("q+k+v"), std::string::npos);
+  EXPECT_NE(text.find("linear.fake"), std::string::npos);
+  EXPECT_NE(text.find("total: "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vt::ir
