@@ -4,7 +4,7 @@
   make_template_goldens.py OUT TEMPLATES... [--tokenizer NAME=tokenizer_config.json[.xz]]...
 
 TEMPLATES are .jinja files or folders of them; a tokenizer_config.json gives a template with its own special tokens.
-Writes OUT/conversations.json (the inputs) and OUT/published/NAME.json: {"source", "bos_token", "eos_token", "renders":
+Writes OUT/language.json (one-line templates), OUT/conversations.json (the inputs) and OUT/published/NAME.json: {"source", "bos_token", "eos_token", "renders":
 {conversation: {"text"} or {"error", "message"}}}; a render equal to an earlier one of the same file is {"same": name}.
 Messages are given to the template as they are. The clock stands at 2026-07-30 12:34:56.123456, local time.
 """
@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 
+import template_language_cases
 import transformers.utils.chat_template_utils as chat
 
 CLOCK = (2026, 7, 30, 12, 34, 56, 123456)
@@ -129,6 +130,18 @@ def render(template, conversation, bos, eos):
         return {"error": type(e).__name__, "message": str(e)}
 
 
+def language():
+    cases = []
+    for source in template_language_cases.TEMPLATES:
+        case = {"template": source}
+        try:
+            case["text"] = chat._compile_jinja_template(source).render(**template_language_cases.CONTEXT)
+        except Exception as e:  # as above
+            case.update(error=type(e).__name__, message=str(e))
+        cases.append(case)
+    return {"context": template_language_cases.CONTEXT, "cases": cases}
+
+
 def token(value):
     return value["content"] if isinstance(value, dict) else value
 
@@ -161,6 +174,7 @@ def main():
             f.write("\n")
 
     write("conversations.json", {"clock": CLOCK, "conversations": CONVERSATIONS})
+    write("language.json", language())
     for name, source, bos, eos in sources(arguments):
         value = {"source": source, "bos_token": bos, "eos_token": eos}
         try:

@@ -16,7 +16,7 @@ namespace {
 
 // Stands after the text of a message that is to be continued, so that its place in the prompt can be found. The blank at
 // its end tells whether the template trims messages.
-constexpr std::string_view kContinueMark = "\x1f<continue here>\x1f ";
+constexpr std::string_view kContinueMark = "\x02<continue here>\x02 ";
 
 constexpr std::string_view kOwnVariables[] = {"messages", "tools", "documents", "add_generation_prompt"};
 
@@ -121,7 +121,7 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, std::string name,
                                                           TemplateOptions options) {
-  constexpr size_t kMaxSource = size_t{4} << 20;
+  constexpr size_t kMaxSource = size_t{512} << 10;  // published ones stay under 20 KiB; a token takes 130 bytes
   if (source.size() > kMaxSource) {
     return Error{Code::kCorrupt, fmt::format("chat template {}: {} bytes are over the limit of {}", name, source.size(),
                                              kMaxSource)};
@@ -170,8 +170,12 @@ Result<std::vector<PromptSegment>> ChatTemplate::RenderSegments(const ChatInput&
   }
   RawInput raw;
   raw.messages = std::move(*messages);
-  const bool no_tools = input.tools.is_array() && input.tools.get_array().empty();
-  if (!no_tools) raw.tools = input.tools;
+  const bool no_tools = input.tools.is_null() || input.tools.get_array().empty();
+  if (!no_tools) {
+    raw.tools = input.tools;
+  } else if (traits_.no_tools_as_list) {
+    raw.tools = json::array();
+  }
   raw.documents = input.documents;
   raw.add_generation_prompt = input.add_generation_prompt;
   raw.kwargs = &input.kwargs;

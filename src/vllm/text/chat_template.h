@@ -65,6 +65,7 @@ struct TemplateTraits {
 
   bool own_developer = false;  // has a branch for role "developer"; else it is shown as "system"
   bool takes_tools = false;    // prints the definitions in `tools`
+  bool no_tools_as_list = false;  // fails without tools unless it is shown an empty list
   bool takes_tool_calls = false;
   bool arguments_as_object = true;  // of tool calls; else as JSON text
 

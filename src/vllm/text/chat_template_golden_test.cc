@@ -149,6 +149,40 @@ TEST_P(LanguageCases, RenderAsJinja2Does) {
 INSTANTIATE_TEST_SUITE_P(All, LanguageCases, ::testing::Values("R11", "R12", "R13", "R14", "R15"),
                          [](const ::testing::TestParamInfo<const char*>& info) { return std::string(info.param); });
 
+TEST(TemplateLanguage, OneLinersGiveWhatJinja2Gives) {
+  const json::object file = Load(kGoldens + "language.json");
+  const json::object& context = file.at("context").get_object();
+  size_t rendered = 0, failed = 0;
+  for (const json::value& v : file.at("cases").get_array()) {
+    const json::object& c = v.get_object();
+    const std::string source = Str(c, "template");
+    std::string text, error;
+    try {
+      const auto t = jinja::ParseTemplate(source);
+      jinja::Interpreter in(*t, Clock());
+      for (const auto& kv : context) in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
+      text = in.Run()->text;
+    } catch (const jinja::Failure& f) {
+      error = f.type + ": " + f.message;
+    }
+    if (c.contains("text")) {
+      EXPECT_EQ(error, "") << source;
+      EXPECT_EQ(text, Str(c, "text")) << source;
+      ++rendered;
+    } else {
+      EXPECT_NE(error, "") << source << "\nrendered " << text << "\nbut right is " << Str(c, "error") << ": "
+                           << Str(c, "message");
+      const std::string type = Str(c, "error");
+      if (type == "TemplateError" || type == "UndefinedError") {
+        EXPECT_EQ(error, type + ": " + Str(c, "message")) << source;
+      }
+      ++failed;
+    }
+  }
+  EXPECT_GT(rendered, 100u);
+  EXPECT_GT(failed, 40u);
+}
+
 // R9: the request as clients send it, and the prompt that each template's own rules make of it.
 TEST(ChatTemplate, ShowsNullContentAndPartsAsEachTemplateTakesThem) {
   const json::object file = Load(kGoldens + "cases/R9.json");

@@ -143,8 +143,8 @@ class Prober {
   // 0: the call is lost; else how well it is shown.
   int CallQuality(TemplateTraits::EmptyContent empty, bool object, size_t usual_none) {
     if (!Try(tools_, Message("user", user_), AssistantCall(empty, object), ToolResult(kResult))) return 0;
-    // The tools list says the name and the key once already.
-    if (!Has(out_, kArgument) || Count(out_, kName) <= named_by_tools_) return 0;
+    // Not every template says the name: Kimi K2 says the call's id.
+    if (!Has(out_, kArgument)) return 0;
     if (Count(out_, "None") > usual_none) return 0;
     const bool python = Has(out_, fmt::format("'{}'", kArgument));
     const bool twice = Has(out_, fmt::format("\\\"{}", kArgument));
@@ -153,8 +153,16 @@ class Prober {
 
   TemplateTraits Run() {
     TemplateTraits t;
-    const json::value none;
-    t.user = RoleOf([&](json::value c) { return Try(none, Message("user", std::move(c))); });
+    json::value none;
+    const auto plain = [&](json::value c) { return Try(none, Message("user", std::move(c))); };
+    t.user = RoleOf(plain);
+    if (!t.user.accepted) {
+      // Templates for use with tools alone loop over them.
+      none = json::array();
+      t.user = RoleOf(plain);
+      t.no_tools_as_list = t.user.accepted;
+      if (!t.user.accepted) none = nullptr;
+    }
     if (!t.user.accepted) {
       t.user = RoleOf([&](json::value c) { return Try(none, Message("system", kOther), Message("user", std::move(c))); });
     }
@@ -170,7 +178,6 @@ class Prober {
 
     tools_ = Tools();
     t.takes_tools = Try(tools_, Message("user", user_)) && Has(out_, kName);
-    named_by_tools_ = Count(out_, kName);
     ProbeCalls(t);
     t.tool = RoleOf([&](json::value c) {
       return Try(tools_, Message("user", user_), AssistantCall(t.beside_tool_calls, t.arguments_as_object),
@@ -211,13 +218,15 @@ class Prober {
       json::array parts;
       if (!type.empty()) parts.push_back(Part(type));
       parts.push_back(Part("text", kFirst));
-      return Try(json::value(), Message("user", parts)) && Has(out_, kFirst) ? out_ : std::string();
+      return Try(t.no_tools_as_list ? json::value(json::array()) : json::value(), Message("user", parts)) && Has(out_, kFirst) ? out_ : std::string();
     };
     const std::string plain = with("");
     if (plain.empty() || !t.user.takes_parts) return;
     const auto shown = [&](std::string_view type) {
       const std::string out = with(type);
-      return !out.empty() && out != plain;
+      // A part printed as it stands is not one that the model is shown.
+      const bool printed = Has(out, fmt::format("'{}'", type)) || Has(out, fmt::format("\"{}\"", type));
+      return !out.empty() && out != plain && !printed;
     };
     t.takes_images = shown("image");
     t.takes_audio = shown("audio");
@@ -228,7 +237,6 @@ class Prober {
   const TemplateOptions& options_;
   jinja::Budget budget_;
   json::value tools_, user_;
-  size_t named_by_tools_ = 0;
   std::string out_, error_;
 };
 

@@ -40,7 +40,8 @@ Value MakeDictValue(Interpreter& in, Args& args) {
     if (v.Is(Kind::kDict)) {
       for (const auto& [k, value] : v.as<Dict>().items) d->Set(k, value);
     } else {
-      for (const Value& pair : Items(v, in.budget())->items) {
+      const auto values = Items(v, in.budget());
+      for (const Value& pair : values->items) {
         const auto kv = Items(pair, in.budget());
         if (kv->items.size() != 2) Fail("ValueError", "dict() needs pairs of key and value");
         if (!Hashable(kv->items[0])) Fail("TypeError", fmt::format("unhashable type: '{}'", TypeName(kv->items[0])));

@@ -193,7 +193,8 @@ Value Sort(Interpreter& in, Args& args) {
     paths.push_back(AttributePath(a[3]));
   }
   std::vector<std::pair<std::vector<Value>, Value>> keyed;
-  for (const Value& item : Items(a[0], in.budget())->items) {
+  const auto values = Items(a[0], in.budget());
+  for (const Value& item : values->items) {
     std::vector<Value> key;
     for (const auto& p : paths) key.push_back(IgnoreCase(Follow(in, item, p), Truthy(a[2])));
     keyed.emplace_back(std::move(key), item);
@@ -232,7 +233,8 @@ Value Unique(Interpreter& in, Args& args) {
   const std::vector<Value> path = AttributePath(a[2]);
   Dict seen;
   std::vector<Value> out;
-  for (const Value& item : Items(a[0], in.budget())->items) {
+  const auto values = Items(a[0], in.budget());
+  for (const Value& item : values->items) {
     const Value key = IgnoreCase(Follow(in, item, path), Truthy(a[1]));
     if (!Hashable(key)) Fail("TypeError", fmt::format("unhashable type: '{}'", TypeName(key)));
     in.budget().Step(1 + (key.string() ? 0 : seen.items.size() / 8));
@@ -247,7 +249,8 @@ Value GroupBy(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "groupby", {"value", "attribute", "default", "case_sensitive"}, 2);
   const std::vector<Value> path = AttributePath(a[1]);
   std::vector<std::pair<std::vector<Value>, Value>> keyed;
-  for (const Value& item : Items(a[0], in.budget())->items) {
+  const auto values = Items(a[0], in.budget());
+  for (const Value& item : values->items) {
     std::vector<Value> key{IgnoreCase(Follow(in, item, path, a[2]), Truthy(a[3]))};
     keyed.emplace_back(std::move(key), item);
   }
@@ -289,7 +292,8 @@ Value Sum(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "sum", {"iterable", "attribute", "start"}, 1);
   const std::vector<Value> path = AttributePath(a[1]);
   Value total = a[2].missing() ? Value::Int(0) : a[2];
-  for (const Value& item : Items(a[0], in.budget())->items) {
+  const auto values = Items(a[0], in.budget());
+  for (const Value& item : values->items) {
     in.budget().Step();
     total = Arithmetic(Op::kAdd, total, Follow(in, item, path), in);
   }
@@ -300,7 +304,8 @@ Value Batch(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "batch", {"value", "linecount", "fill_with"}, 2);
   const int64_t n = AsInt(a[1], "batch()");
   std::vector<Value> rows, row;
-  for (const Value& item : Items(a[0], in.budget())->items) {
+  const auto values = Items(a[0], in.budget());
+  for (const Value& item : values->items) {
     if (static_cast<int64_t>(row.size()) == n) {
       rows.push_back(List(in, std::move(row)));
       row.clear();

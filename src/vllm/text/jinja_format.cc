@@ -187,11 +187,7 @@ void AppendFormatted(StrBuilder& out, const Value& v, std::string_view spec_text
     AppendText(out, v, text);
   } else if (v.number()) {
     constexpr std::string_view kFloatTypes = "eEfFgG%";
-    if (v.Is(Kind::kBool) && spec.type == '\0') {
-      Str body;
-      body.text = v.bool_value() ? "True" : "False";
-      AppendPadded(out, body, spec, '<', 0);
-    } else if (v.Is(Kind::kFloat) || (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos)) {
+    if (v.Is(Kind::kFloat) || (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos)) {
       if (spec.type != '\0' && spec.type != 'n' && kFloatTypes.find(spec.type) == std::string_view::npos) {
         Fail("ValueError", "unknown format code for a float");
       }

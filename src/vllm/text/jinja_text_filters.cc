@@ -187,7 +187,8 @@ Value UrlEncode(Interpreter& in, Args& args) {
   if (a[0].Is(Kind::kDict)) {
     pairs = a[0].as<Dict>().items;
   } else {
-    for (const Value& p : Items(a[0], in.budget())->items) {
+    const auto values = Items(a[0], in.budget());
+    for (const Value& p : values->items) {
       const auto kv = Items(p, in.budget());
       if (kv->items.size() != 2) Fail("ValueError", "urlencode needs pairs");
       pairs.emplace_back(kv->items[0], kv->items[1]);
