@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/os/file.h"
+#include "model_forward.h"
 #include "model_golden.h"
 
 namespace vllm::testing {

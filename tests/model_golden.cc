@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "base/json.h"
 #include "base/os/file.h"
@@ -59,56 +58,6 @@ ModelGolden LoadGolden(const std::string& name) {
   }
   EXPECT_EQ(offset, binary->size()) << name << ".bin has rows that belong to no prompt";
   return golden;
-}
-
-engine::LoadOptions Float32Options(const std::string& path, int64_t max_model_len,
-                                   int64_t max_num_seqs) {
-  engine::LoadOptions options;
-  options.model = path;
-  options.threads = 1;
-  options.dtype = "float32";
-  options.kv_cache_dtype = "float32";
-  options.max_model_len = max_model_len;
-  options.max_num_seqs = max_num_seqs;
-  options.max_num_batched_tokens = 64;
-  options.score_prompts = true;
-  options.module_folders = {std::string(VLLM_BINARY_DIR) + "/examples"};
-  return options;
-}
-
-std::unique_ptr<engine::Llm> LoadFloat32(const std::string& path, int64_t max_model_len,
-                                         int64_t max_num_seqs) {
-  auto llm = engine::Llm::Load(Float32Options(path, max_model_len, max_num_seqs));
-  if (!llm) {
-    ADD_FAILURE() << path << ": " << llm.error().message;
-    return nullptr;
-  }
-  return *std::move(llm);
-}
-
-std::vector<float> Forward(engine::Llm& llm, std::span<const int32_t> ids,
-                           std::span<const int64_t> cuts) {
-  std::vector<float> rows;
-  llm.Reset(0);
-  const auto total = static_cast<int64_t>(ids.size());
-  size_t cut = 0;
-  for (int64_t start = 0; start < total; ++cut) {
-    const int64_t n = std::min(cuts[std::min(cut, cuts.size() - 1)], total - start);
-    engine::Chunk chunk;
-    chunk.start = start;
-    chunk.logits = engine::Chunk::Logits::kAll;
-    chunk.tokens.assign(ids.begin() + start, ids.begin() + start + n);
-    chunk.sampling.temperature = 0;
-    const auto step = llm.Step({&chunk, 1});
-    if (!step) {
-      ADD_FAILURE() << step.error().message;
-      return {};
-    }
-    EXPECT_EQ(step->outputs, n);
-    rows.insert(rows.end(), step->logits, step->logits + n * llm.runner().vocab_size());
-    start += n;
-  }
-  return rows;
 }
 
 double RelativeError(std::span<const float> a, std::span<const float> b, int64_t vocab) {

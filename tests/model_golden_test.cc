@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "base/os/file.h"
+#include "model_forward.h"
 #include "vllm/weights/checkpoint.h"
 
 namespace vllm::testing {
