@@ -20,6 +20,7 @@ struct Tensor {
 
 // KV state of one layer, by slot: key and value rows of [kv_heads * head_dim], f32.
 struct KvState {
+  DType dtype = DType::kF32;  // values are rounded to this type when written
   std::map<int32_t, std::vector<float>> k, v;
 };
 
@@ -43,7 +44,9 @@ class Interpreter {
   std::map<std::pair<int, int>, KvState> states_;
 };
 
-// The reference function of one node: input tensors in, output tensors out (attention and KV writes take the state).
+// The reference function of one node: input tensors in, output tensors out (attention and KV writes take the state; in
+// `inputs` the state's entry is null, and a KV write yields one empty tensor). In a reshape at most one dimension of the
+// result may be symbolic. Errors: ids, rows or slots out of range.
 base::Result<std::vector<Tensor>> Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs,
                                            KvState* state, int64_t block_size);
 
