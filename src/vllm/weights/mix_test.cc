@@ -1,0 +1,79 @@
+#include "vllm/weights/mix.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace vllm::weights {
+namespace {
+
+std::ifstream Golden(const std::string& name) { return std::ifstream(VLLM_SOURCE_DIR "/tests/goldens/weights/" + name); }
+
+// What llama-quantize made of three small models (tools/make_mix_goldens.py).
+TEST(Mix, EveryTensorGetsTheFormatThatLlamaQuantizeGivesIt) {
+  std::ifstream file = Golden("mixes.txt");
+  ASSERT_TRUE(file);
+  MixModel model;
+  Mix mix = *Mix::FromName("F32");
+  int tensors = 0;
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string first;
+    words >> first;
+    if (first == "model") {
+      words >> model.layers >> model.heads_per_kv_head >> model.tied_embeddings;
+    } else if (first == "mix") {
+      std::string name;
+      words >> name;
+      const base::Result<Mix> found = Mix::FromName(name);
+      ASSERT_TRUE(found) << name;
+      mix = *found;
+    } else {
+      int64_t rows = 0, columns = 0;
+      std::string type;
+      words >> rows >> columns >> type;
+      const std::optional<vt::ir::DType> expected = vt::ir::FromName(type);
+      ASSERT_TRUE(expected) << type;
+      EXPECT_EQ(vt::ir::Name(mix.Choose(model, first, {rows, columns})), vt::ir::Name(*expected))
+          << mix.name() << " " << line << " of " << model.layers << " layers";
+      ++tensors;
+    }
+  }
+  EXPECT_EQ(tensors, 5382);
+}
+
+// The published Gemma 3 270M Q4_K_M: widths of 640 fall back from superblocks.
+TEST(Mix, GivesAPublishedModelsFormats) {
+  std::ifstream file = Golden("gemma-3-270m-q4_k_m.txt");
+  ASSERT_TRUE(file);
+  const base::Result<Mix> mix = Mix::FromName("q4_k_m");
+  ASSERT_TRUE(mix);
+  const MixModel model{.layers = 18, .heads_per_kv_head = 4, .tied_embeddings = true};
+  std::string name, type;
+  int64_t rows = 0, columns = 0;
+  int tensors = 0;
+  while (file >> name >> rows >> columns >> type) {
+    EXPECT_EQ(vt::ir::Name(mix->Choose(model, name, {rows, columns})), type) << name;
+    ++tensors;
+  }
+  EXPECT_EQ(tensors, 127);
+}
+
+TEST(Mix, VectorsAndNormsStayF32) {
+  const Mix mix = *Mix::FromName("Q4_0");
+  EXPECT_EQ(mix.Choose({}, "blk.0.attn_norm.weight", {64}), vt::ir::DType::kF32);
+  EXPECT_EQ(mix.Choose({}, "blk.0.attn_q.bias", {64}), vt::ir::DType::kF32);
+}
+
+TEST(Mix, AnUnknownNameListsTheKnownOnes) {
+  const base::Result<Mix> mix = Mix::FromName("Q9_K");
+  ASSERT_FALSE(mix);
+  EXPECT_NE(mix.error().message.find("Q4_K_M"), std::string::npos) << mix.error().message;
+  for (const std::string_view name : Mix::Names()) EXPECT_TRUE(Mix::FromName(name)) << name;
+}
+
+}  // namespace
+}  // namespace vllm::weights
