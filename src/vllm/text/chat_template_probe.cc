@@ -76,6 +76,8 @@ class Prober {
   // Messages: objects one after another.
   template <typename... M>
   bool Try(const json::value& tools, M... messages) {
+    out_.clear();
+    if (endless_) return false;
     RawInput in;
     (in.messages.push_back(std::move(messages)), ...);
     in.tools = tools;
@@ -83,8 +85,8 @@ class Prober {
     in.now = std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000));
     const auto r = RenderRaw(template_, "", options_, in, budget_);
     if (!r) {
-      out_.clear();
       error_ = r.error().message;
+      endless_ = r.error().code == base::Code::kResourceExhausted;
       return false;
     }
     out_ = (*r)->text;
@@ -238,6 +240,7 @@ class Prober {
   jinja::Budget budget_;
   json::value tools_, user_;
   std::string out_, error_;
+  bool endless_ = false;  // a rendering hit its limits: the others would as well
 };
 
 }  // namespace
