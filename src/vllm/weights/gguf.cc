@@ -254,7 +254,7 @@ std::string GgmlTypeName(uint32_t type) {
       "IQ2_S",  "IQ4_XS", "I8",     "I16",     "I32",      "I64",      "F64",   "IQ1_M",   "BF16",   "Q4_0_4_4",
       "Q4_0_4_8", "Q4_0_8_8", "TQ1_0", "TQ2_0", "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4", "NVFP4", "Q1_0", "Q2_0"};
   if (type < kNames.size() && !kNames[type].empty()) return std::string(kNames[type]);
-  return fmt::format("type {}", type);
+  return std::to_string(type);
 }
 
 Result<GgufFile> ParseGguf(std::span<const std::byte> file) {

@@ -91,7 +91,7 @@ base::Result<GgufSplit> SplitOf(const GgufMetadata& metadata);
 // Looks at names only. Errors: kNotFound naming the part that is missing, kInvalidArgument for a folder of several models.
 base::Result<std::vector<std::string>> FindGgufParts(const std::string& path);
 
-// "Q4_K" for a ggml type id, also of types that aren't implemented here; "type 99" for ids that ggml doesn't have.
+// "Q4_K" for a ggml type id, also of types that aren't implemented here; the number for ids that ggml doesn't have.
 std::string GgmlTypeName(uint32_t type);
 
 }  // namespace vllm::weights
