@@ -1,9 +1,6 @@
 // Choosing tokens from logits.
-#include "base/strings.h"
 #include "vt/cpu/step.h"
-#if __has_include("vt/ir/sampling.h")
 #include "vt/ir/sampling.h"
-#endif
 
 namespace vt::cpu {
 namespace {
@@ -14,12 +11,10 @@ class ChoiceStep : public Step {
       : Step(node), kernels_(k), logits_(logits), params_(params), out_(out) {}
   int64_t Chunks(const ir::Bucket& now) const override { return logits_.count(now); }
   void Run(const ir::Bucket&, int64_t row, std::byte*) const override {
-    // A temperature of 0 (the row's first value) is arg-max, which needs no passes over the vocabulary.
-    if (params_.base == nullptr || params_.row(row)[0] <= 0) {
-      out_[row] = kernels_.argmax(logits_.row(row), logits_.width);
-      return;
-    }
-    out_[row] = kernels_.argmax(logits_.row(row), logits_.width);
+    const ir::SamplingRow r = params_.base == nullptr ? ir::SamplingRow{} : ir::UnpackSamplingRow(params_.row(row));
+    // A temperature of 0 is arg-max, of which there is a vector form.
+    out_[row] = r.temperature == 0 ? kernels_.argmax(logits_.row(row), logits_.width)
+                                   : ir::SampleToken(logits_.row(row), logits_.width, r);
   }
 
  private:
