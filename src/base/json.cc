@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <boost/json/src.hpp>
+#include <boost/system/error_code.hpp>
 
 #include "base/os/file.h"
 #include "base/strings.h"
@@ -42,7 +43,7 @@ Result<json::value> ParseJson(std::string_view text, const JsonLimits& limits) {
   json::parse_options options;
   options.max_depth = static_cast<size_t>(limits.max_depth);
   json::stream_parser parser(json::storage_ptr(), options);
-  json::error_code ec;
+  boost::system::error_code ec;
   const size_t used = parser.write_some(text.data(), text.size(), ec);
   if (!ec && used < text.size()) {
     for (size_t i = used; i < text.size() && !ec; ++i) {
