@@ -45,7 +45,7 @@ void AppendSampler(vt::ir::Graph& graph) {
   const auto params = static_cast<vt::ir::ValueId>(graph.values.size());
   graph.values.push_back({.name = kSamplingParams,
                           .dtype = vt::ir::DType::kF32,
-                          .shape = {vt::ir::O(), vt::ir::kSamplingRow},
+                          .shape = {vt::ir::O(), vt::ir::kSampleParamCount},
                           .kind = vt::ir::ValueKind::kInput});
   const vt::ir::ValueId token = params + 1;
   graph.values.push_back({.name = "sample",
@@ -189,13 +189,13 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
       if (!wanted) continue;
       rows[output] = static_cast<int32_t>(row);
       const SamplingParams& p = chunk.sampling;
-      vt::ir::PackSamplingRow({.temperature = p.temperature,
-                               .top_k = p.top_k,
+      vt::ir::PackSampleParamCount({.temperature = p.temperature,
+                               .top_k = static_cast<float>(std::max(p.top_k, 0)),
                                .top_p = p.top_p,
                                .min_p = p.min_p,
                                .seed = chunk.seed,
                                .position = static_cast<uint32_t>(chunk.output_position)},
-                              sampling + output * vt::ir::kSamplingRow);
+                              sampling + output * vt::ir::kSampleParamCount);
       ++output;
     }
   }
