@@ -40,6 +40,11 @@ ValueId Builder::Input(const std::string& name, Shape shape) {
 ValueId Builder::TokenIds() { return Input(kTokenIds, {T()}); }
 ValueId Builder::Positions() { return Input(kPositions, {T()}); }
 ValueId Builder::OutputRows() { return Input(kOutputRows, {O()}); }
+ValueId Builder::SampleParams() {
+  const ValueId v = Input(kSampleParams, {O(), Dim(12)});
+  graph_.values[static_cast<size_t>(v)].dtype = DType::kF32;
+  return v;
+}
 
 bool Builder::Has(const std::string& name) const { return weights_ && weights_(name).has_value(); }
 

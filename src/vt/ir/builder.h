@@ -36,6 +36,7 @@ class Builder {
   ValueId TokenIds();
   ValueId Positions();
   ValueId OutputRows();
+  ValueId SampleParams();  // f32 [O, 12], of the sample op
 
   // --- weights
   bool Has(const std::string& name) const;

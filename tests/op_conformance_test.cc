@@ -1,0 +1,99 @@
+// Every op case on the CPU, with every instruction set that this machine has.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/strings.h"
+#include "tests/op_cases.h"
+#include "vt/device/registry.h"
+#include "vt/ir/fused.h"
+#include "vt/ir/passes.h"
+
+namespace tests {
+namespace {
+
+const std::vector<OpCase>& Cases() {
+  static const std::vector<OpCase> cases = OpCases();
+  return cases;
+}
+
+using Param = std::tuple<size_t, const char*>;
+
+class OpConformance : public testing::TestWithParam<Param> {};
+
+TEST_P(OpConformance, AgreesWithTheInterpreter) {
+  const auto& [index, isa] = GetParam();
+  const OpCase& c = Cases()[index];
+  vt::DeviceRegistry registry = vt::DeviceRegistry::Load();
+  auto found = registry.Find("cpu");
+  ASSERT_TRUE(found) << found.error().message;
+  auto backend = found->first->Open({.index = 0, .threads = 2, .isa = isa});
+  if (!backend) {
+    // Only an instruction set that the machine lacks is an excuse.
+    ASSERT_EQ(backend.error().code, base::Code::kUnsupported) << backend.error().message;
+    GTEST_SKIP() << backend.error().message;
+  }
+  for (const bool optimise : {false, true}) {
+    const CaseResult r = RunCase(c, **backend, optimise);
+    ASSERT_EQ(r.error, "") << (optimise ? "with all passes" : "without passes");
+    ASSERT_TRUE(r.supported) << r.why;
+    EXPECT_LE(r.max_error, r.tolerance) << "at " << r.worst << (optimise ? ", with all passes" : ", without passes");
+    EXPECT_FALSE(r.worst.empty()) << "nothing was compared";
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<Param>& info) {
+  std::string name = Cases()[std::get<0>(info.param)].name + "." + std::get<1>(info.param);
+  for (char& ch : name) {
+    if (std::isalnum(static_cast<unsigned char>(ch)) == 0) ch = '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, OpConformance,
+                         testing::Combine(testing::Range<size_t>(0, Cases().size()),
+                                          testing::Values("scalar", "avx2", "avx512", "avx512_vnni")),
+                         NameOf);
+
+TEST(OpCases, AllBuildAndHaveDistinctNames) {
+  std::set<std::string> names;
+  for (const OpCase& c : Cases()) {
+    EXPECT_FALSE(c.graph.nodes.empty()) << c.name;
+    EXPECT_TRUE(names.insert(c.name).second) << c.name << " is there twice";
+  }
+}
+
+// A target with every fused op and int8 activations: what the table can reach at most.
+class EverythingTarget : public vt::ir::Target {
+ public:
+  std::string TargetName() const override { return "everything"; }
+  bool Supports(const vt::ir::Graph&, const vt::ir::Node&) const override { return true; }
+  vt::ir::DType ValueType() const override { return vt::ir::DType::kF32; }
+  vt::ir::DType ActivationFormat(vt::ir::DType weight, const vt::ir::Bucket&) const override {
+    return vt::ir::IsQuantised(weight) ? vt::ir::DType::kQ8_A32 : vt::ir::DType::kF32;
+  }
+  vt::ir::WeightLayout LayoutFor(vt::ir::DType f, int64_t rows, int64_t columns, vt::ir::WeightUse) const override {
+    return {"row", rows * vt::ir::Bytes(f, columns)};
+  }
+  std::string PickKernel(const vt::ir::Graph&, const vt::ir::Node&, const vt::ir::Bucket&) const override { return ""; }
+  vt::ir::Rates MachineRates() const override { return {}; }
+};
+
+TEST(OpCases, ReachEveryOpOfTheTable) {
+  std::set<vt::ir::Op> seen;
+  for (const OpCase& c : Cases()) {
+    for (const auto& n : c.graph.nodes) seen.insert(n.op);
+    for (const auto& n : Lower(c.graph, EverythingTarget(), {.tokens = 4, .requests = 1, .outputs = 1}).graph.nodes) {
+      seen.insert(n.op);
+    }
+  }
+  for (int op = 0; op < vt::ir::kOpCount; ++op) {
+    const auto o = static_cast<vt::ir::Op>(op);
+    // Conversions appear with 16-bit values only, which the CPU does not have.
+    if (o == vt::ir::Op::kConvert) continue;
+    EXPECT_TRUE(seen.contains(o)) << Name(o);
+  }
+}
+
+}  // namespace
+}  // namespace tests

@@ -1,0 +1,461 @@
+// Runs one op case on a backend and holds it against the reference.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "base/strings.h"
+#include "tests/op_cases.h"
+#include "vt/device/step_layout.h"
+#include "vt/ir/fused.h"
+#include "vt/ir/interpreter.h"
+#include "vt/ir/quant.h"
+#include "vt/ir/sampling.h"
+
+namespace tests {
+namespace {
+
+using namespace vt::ir;  // NOLINT: this file is written in the IR's words
+
+uint32_t Hash(const std::string& s) {
+  uint32_t h = 2166136261u;  // FNV-1a
+  for (const char c : s) h = (h ^ static_cast<uint8_t>(c)) * 16777619u;
+  return h;
+}
+
+// A weight as stored, and the values that it means.
+struct StoredWeight {
+  std::vector<std::byte> bytes;
+  std::vector<float> values;
+};
+
+StoredWeight RandomWeight(const Value& v) {
+  StoredWeight w;
+  const int64_t count = Elements(v.shape, {});
+  std::vector<float> x(static_cast<size_t>(count));
+  std::mt19937 random(Hash(v.name));
+  std::normal_distribution<float> normal;
+  // Vectors are norm weights and biases, about 1; matrices keep the size of what they multiply.
+  const bool vector = v.shape.size() == 1;
+  const float size = vector ? 0.1f : 1;
+  for (float& f : x) f = (vector ? 1.0f : 0.0f) + size * normal(random);
+  w.bytes.resize(static_cast<size_t>(Bytes(v.dtype, count)));
+  Quantize(v.dtype, x.data(), w.bytes.data(), count);
+  w.values.resize(x.size());
+  Dequantize(v.dtype, w.bytes.data(), w.values.data(), count);
+  return w;
+}
+
+// Frees what it allocated.
+class Memory {
+ public:
+  explicit Memory(vt::Backend& backend) : backend_(backend) {}
+  ~Memory() {
+    for (void* p : owned_) backend_.Free(p);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  base::Result<void*> Get(int64_t bytes) {
+    auto p = backend_.Allocate(std::max<int64_t>(bytes, 1));
+    if (p) owned_.push_back(*p);
+    return p;
+  }
+
+ private:
+  vt::Backend& backend_;
+  std::vector<void*> owned_;
+};
+
+// The inputs of one step, and how many of its rows are real.
+struct StepInputs {
+  Bucket bucket;
+  vt::StepHeader header{};
+  std::map<std::string, Tensor> tensors;
+};
+
+class CaseRun {
+ public:
+  CaseRun(const OpCase& c, vt::Backend& backend, bool optimise)
+      : case_(c), backend_(backend), optimise_(optimise), memory_(backend) {
+    result_.tolerance = c.tolerance;
+  }
+
+  CaseResult Run(int timed_runs) {
+    if (case_.graph.nodes.empty() || case_.steps.empty()) {
+      result_.error = "the case does not build";
+      return result_;
+    }
+    base::Status status = Setup();
+    for (size_t s = 0; s < case_.steps.size() && status && result_.supported; ++s) {
+      status = Step(case_.steps[s], s + 1 == case_.steps.size() ? timed_runs : 0);
+      if (!status) status = status.error().In(fmt::format("step {}", s));
+    }
+    if (!status && result_.supported) result_.error = status.error().message;
+    return result_;
+  }
+
+ private:
+  base::Status Setup();
+  base::Status Step(const OpStep& step, int timed_runs);
+  StepInputs Inputs(const OpStep& step);
+  void PageInputs(const OpStep& step, StepInputs& in);
+  base::Status Upload(const vt::StepLayout& layout, const StepInputs& in);
+  base::Status CheckNodes(vt::Executable& exe, const StepInputs& in);
+  base::Status CheckEnd(vt::Executable& exe, const StepInputs& in);
+  base::Status Time(vt::Executable& exe, int runs);
+  base::Result<Tensor> Read(vt::Executable& exe, ValueId id, const Bucket& bucket);
+  // Largest error of the rows that are real.
+  double Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in);
+  void Note(double error, double bound, const std::string& where);
+  int64_t max_blocks() const;
+
+  const OpCase& case_;
+  vt::Backend& backend_;
+  const bool optimise_;
+  Memory memory_;
+  std::unique_ptr<vt::Queue> queue_;
+  vt::Bindings bindings_;
+  std::map<std::string, StoredWeight> weights_;
+  std::vector<std::vector<int32_t>> blocks_;  // [group]: shuffled physical blocks
+  std::vector<int64_t> cached_;               // [request]
+  std::map<std::pair<int, int>, KvState> node_states_, end_states_;
+  std::mt19937 random_{7};
+  CaseResult result_;
+};
+
+int64_t CaseRun::max_blocks() const {
+  for (const Value& v : case_.graph.values) {
+    if (v.name == BlockTableName(0)) return v.shape[1].At({});
+  }
+  return 0;
+}
+
+base::Status CaseRun::Setup() {
+  auto queue = backend_.CreateQueue();
+  if (!queue) return queue.error();
+  queue_ = *std::move(queue);
+  const auto users = case_.graph.Users();
+  for (size_t id = 0; id < case_.graph.values.size(); ++id) {
+    const Value& v = case_.graph.values[id];
+    if (v.kind != ValueKind::kWeight) continue;
+    bool linear = false, table = false;
+    for (const NodeId n : users[id]) {
+      const Node& node = case_.graph.nodes[static_cast<size_t>(n)];
+      linear |= node.op == Op::kLinear && v.shape.size() == 2;
+      table |= node.op == Op::kEmbed;
+    }
+    const WeightUse use = linear ? WeightUse::kLinear : table ? WeightUse::kEmbedding : WeightUse::kPlain;
+    const StoredWeight& w = weights_[v.name] = RandomWeight(v);
+    const vt::WeightView view{w.bytes.data(), v.dtype, Rows(v.shape, {}), v.shape.back().At({})};
+    const WeightLayout layout = backend_.LayoutFor(v.dtype, view.rows, view.columns, use);
+    auto p = memory_.Get(layout.bytes);
+    if (!p) return p.error();
+    if (auto s = backend_.Repack(view, layout, *p); !s) return s.error().In(v.name);
+    bindings_.weights[v.name] = {*p, v.dtype, layout};
+  }
+  const size_t requests = case_.steps[0].added.size();
+  cached_.assign(requests, 0);
+  bindings_.block_size = case_.block_size;
+  for (const StateGroup& group : case_.graph.state_groups) {
+    const int64_t count = static_cast<int64_t>(requests) * max_blocks() + 2;
+    auto& order = blocks_.emplace_back(static_cast<size_t>(count));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+    std::shuffle(order.begin(), order.end(), random_);
+    auto& layers = bindings_.state.emplace_back();
+    const int64_t bytes = count * backend_.StateBlockBytes(group, case_.block_size);
+    for (int l = 0; l < group.layers; ++l) {
+      auto p = memory_.Get(bytes);
+      if (!p) return p.error();
+      // NaN in every slot that nobody wrote: a read past a request's length shows.
+      if (auto s = backend_.Fill(*queue_, *p, 0xff, bytes); !s) return s;
+      layers.push_back(*p);
+    }
+    bindings_.state_blocks.push_back(count);
+  }
+  return {};
+}
+
+// Slots and block tables. Entries that no query of the step may touch are -1: past the end, and before the window.
+void CaseRun::PageInputs(const OpStep& step, StepInputs& in) {
+  for (size_t g = 0; g < blocks_.size(); ++g) {
+    const int64_t window = case_.graph.state_groups[g].window, width = max_blocks(), size = case_.block_size;
+    Tensor slots, table;
+    table.i.assign(static_cast<size_t>(in.bucket.requests * width), 0);
+    size_t row = 0;
+    for (size_t r = 0; r < step.added.size(); ++r) {
+      if (step.added[r] == 0) continue;
+      const int32_t* mine = &blocks_[g][r * static_cast<size_t>(width)];
+      const int64_t end = cached_[r] + step.added[r];
+      for (int64_t p = cached_[r]; p < end; ++p) {
+        slots.i.push_back(static_cast<int32_t>(mine[p / size] * size + p % size));
+      }
+      const int64_t first = window > 0 ? std::max<int64_t>(0, cached_[r] - window + 1) : 0;
+      for (int64_t b = 0; b < width; ++b) {
+        const bool seen = b * size < end && (b + 1) * size > first;
+        table.i[row * static_cast<size_t>(width) + static_cast<size_t>(b)] = seen ? mine[b] : -1;
+      }
+      ++row;
+    }
+    slots.i.resize(static_cast<size_t>(in.bucket.tokens), -1);
+    in.tensors[SlotsName(static_cast<int>(g))] = std::move(slots);
+    in.tensors[BlockTableName(static_cast<int>(g))] = std::move(table);
+  }
+}
+
+StepInputs CaseRun::Inputs(const OpStep& step) {
+  StepInputs in;
+  Tensor ids, positions, starts, lens, rows, params;
+  std::uniform_int_distribution<int32_t> token(0, 96);  // below every table's rows
+  std::uniform_real_distribution<float> unit(0, 1);
+  starts.i.push_back(0);
+  for (size_t r = 0; r < step.added.size(); ++r) {
+    if (step.added[r] == 0) continue;
+    for (int64_t i = 0; i < step.added[r]; ++i) {
+      ids.i.push_back(token(random_));
+      positions.i.push_back(static_cast<int32_t>(cached_[r] + i));
+    }
+    starts.i.push_back(static_cast<int32_t>(ids.i.size()));
+    lens.i.push_back(static_cast<int32_t>(cached_[r] + step.added[r]));
+    rows.i.push_back(static_cast<int32_t>(ids.i.size() - 1));
+    // Greedy, plain, and filtered rows in turn.
+    const SamplingRow sampling{.temperature = r % 3 == 0 ? 0 : 0.5f + unit(random_),
+                               .top_k = r % 3 == 2 ? 20.0f : 0,
+                               .top_p = r % 2 == 1 ? 0.8f : 1,
+                               .min_p = r % 4 == 2 ? 0.05f : 0,
+                               .seed = random_(),
+                               .position = static_cast<uint32_t>(cached_[r])};
+    params.f.resize(params.f.size() + kSampleParamCount);
+    PackSamplingRow(sampling, &params.f[params.f.size() - kSampleParamCount]);
+  }
+  const auto tokens = static_cast<int32_t>(ids.i.size()), requests = static_cast<int32_t>(lens.i.size());
+  in.header = {tokens, requests, requests, 0};
+  in.bucket = {.tokens = std::max<int64_t>(1, tokens + step.padding_tokens),
+               .requests = std::max<int64_t>(1, requests + step.padding_requests),
+               .outputs = std::max<int64_t>(1, requests + step.padding_requests)};
+  ids.i.resize(static_cast<size_t>(in.bucket.tokens));
+  positions.i.resize(static_cast<size_t>(in.bucket.tokens));
+  starts.i.resize(static_cast<size_t>(in.bucket.requests + 1), tokens);
+  lens.i.resize(static_cast<size_t>(in.bucket.requests));
+  rows.i.resize(static_cast<size_t>(in.bucket.outputs));
+  params.f.resize(static_cast<size_t>(in.bucket.outputs * kSampleParamCount));
+  in.tensors = {{kTokenIds, ids},   {kPositions, positions}, {kQueryStart, starts},
+                {kSeqLens, lens},   {kOutputRows, rows},     {kSampleParams, params}};
+  PageInputs(step, in);
+  return in;
+}
+
+base::Status CaseRun::Upload(const vt::StepLayout& layout, const StepInputs& in) {
+  std::vector<std::byte> packed(static_cast<size_t>(layout.bytes()));
+  std::memcpy(packed.data(), &in.header, sizeof(in.header));
+  for (const auto& field : layout.fields()) {
+    const Tensor& t = in.tensors.at(field.name);
+    const void* data = t.i.empty() ? static_cast<const void*>(t.f.data()) : t.i.data();
+    std::memcpy(packed.data() + field.offset, data, static_cast<size_t>(field.count) * 4);
+  }
+  auto p = memory_.Get(layout.bytes());
+  if (!p) return p.error();
+  bindings_.inputs = *p;
+  if (auto s = backend_.CopyToDevice(*queue_, *p, packed.data(), layout.bytes()); !s) return s;
+  return backend_.Synchronize(*queue_);
+}
+
+base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
+  const StepInputs in = Inputs(step);
+  const Plan plan = optimise_ ? Lower(case_.graph, backend_, in.bucket)
+                              : LowerUnoptimised(case_.graph, backend_, in.bucket);
+  if (auto s = Verify(plan.graph); !s) return s.error().In("lowered graph");
+  for (const Node& n : plan.graph.nodes) {
+    if (backend_.Supports(plan.graph, n)) continue;
+    result_.supported = false;
+    result_.why = fmt::format("{} has no {} for {}", backend_.TargetName(), Name(n.op), n.name);
+    return {};
+  }
+  result_.nodes = static_cast<int>(plan.graph.nodes.size());
+  result_.fused = 0;
+  for (const Node& n : plan.graph.nodes) result_.fused += IsFused(n.op);
+
+  if (auto s = Upload(vt::StepLayout(plan.graph, in.bucket), in); !s) return s;
+  auto arena = memory_.Get(plan.memory.arena_bytes);
+  if (!arena) return arena.error();
+  bindings_.arena = *arena;
+  // NaN everywhere: a value that is read before it is written shows.
+  if (auto s = backend_.Fill(*queue_, *arena, 0xff, plan.memory.arena_bytes); !s) return s;
+  auto exe = backend_.Compile(plan, bindings_);
+  if (!exe) return exe.error().In("compile");
+  if (auto s = CheckNodes(**exe, in); !s) return s;
+  if (auto s = CheckEnd(**exe, in); !s) return s;
+  for (size_t r = 0; r < step.added.size(); ++r) cached_[r] += step.added[r];
+  return timed_runs > 0 ? Time(**exe, timed_runs) : base::Status{};
+}
+
+base::Result<Tensor> CaseRun::Read(vt::Executable& exe, ValueId id, const Bucket& bucket) {
+  const Value& v = exe.plan().graph.value(id);
+  const int64_t rows = v.shape[0].At(bucket), width = Elements(v.shape, bucket) / std::max<int64_t>(rows, 1);
+  const int64_t stride = exe.plan().memory.places[static_cast<size_t>(id)].row_stride;
+  const void* address = exe.ValueAddress(id);
+  if (address == nullptr) return base::Error{base::Code::kInternal, v.name + " has no address"};
+  const auto width_bytes = static_cast<size_t>(Bytes(v.dtype, width)), stride_bytes = static_cast<size_t>(Bytes(v.dtype, stride));
+  std::vector<std::byte> span(stride_bytes * static_cast<size_t>(rows - 1) + width_bytes);
+  if (auto s = backend_.CopyToHost(*queue_, span.data(), address, static_cast<int64_t>(span.size())); !s) return s.error();
+  if (auto s = backend_.Synchronize(*queue_); !s) return s.error();
+  Tensor t;
+  for (const Dim& d : v.shape) t.shape.emplace_back(d.At(bucket));
+  const auto count = static_cast<size_t>(rows * width);
+  if (v.dtype == DType::kI32) t.i.resize(count);
+  else t.f.resize(count);
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* row = span.data() + static_cast<size_t>(r) * stride_bytes;
+    if (v.dtype == DType::kI32) std::memcpy(&t.i[static_cast<size_t>(r * width)], row, width_bytes);
+    else Dequantize(v.dtype, row, &t.f[static_cast<size_t>(r * width)], width);
+  }
+  return t;
+}
+
+double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in) {
+  int64_t rows = v.shape[0].At(in.bucket);
+  if (v.shape[0].sym == Sym::kTokens) rows = in.header.tokens * v.shape[0].count;
+  if (v.shape[0].sym == Sym::kOutputs) rows = in.header.outputs * v.shape[0].count;
+  if (rows == 0) return 0;
+  if (v.dtype == DType::kI32) {
+    return std::equal(got.i.begin(), got.i.begin() + rows, want.i.begin()) ? 0 : INFINITY;
+  }
+  const size_t width = got.f.size() / static_cast<size_t>(got.shape[0].At({}));
+  float largest = 0;
+  for (size_t i = 0; i < static_cast<size_t>(rows) * width; ++i) {
+    if (std::isfinite(want.f[i])) largest = std::max(largest, std::fabs(want.f[i]));
+  }
+  double worst = 0;
+  for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+    // Rows that are small by cancellation are measured against a hundredth of the tensor.
+    double scale = std::max(1e-2 * largest, 1e-30), error = 0;
+    for (size_t i = r * width; i < (r + 1) * width; ++i) {
+      if (std::isfinite(want.f[i])) scale = std::max(scale, static_cast<double>(std::fabs(want.f[i])));
+      const double e = std::fabs(static_cast<double>(got.f[i]) - want.f[i]);
+      if (got.f[i] == want.f[i]) continue;  // infinities too
+      error = std::isnan(e) ? INFINITY : std::max(error, e);
+    }
+    worst = std::max(worst, error / scale);
+  }
+  return worst;
+}
+
+void CaseRun::Note(double error, double bound, const std::string& where) {
+  const double relative = error / bound * case_.tolerance;
+  if (relative <= result_.max_error && !result_.worst.empty()) return;
+  result_.max_error = std::max(result_.max_error, relative);
+  result_.worst = where;
+}
+
+base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
+  const Graph& g = exe.plan().graph;
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    const Node& node = g.nodes[n];
+    if (auto s = exe.RunFirst(*queue_, static_cast<int>(n) + 1); !s) return s.error().In(node.name);
+    std::vector<Tensor> held(node.inputs.size());
+    std::vector<const Tensor*> args;
+    KvState* state = nullptr;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value& v = g.value(node.inputs[i]);
+      if (v.kind == ValueKind::kState) {
+        state = &node_states_[{v.group, v.layer}];
+        state->dtype = g.state_groups[static_cast<size_t>(v.group)].dtype;
+        args.push_back(nullptr);
+        continue;
+      }
+      if (v.kind == ValueKind::kWeight) held[i].f = weights_.at(v.name).values;
+      if (v.kind == ValueKind::kInput) held[i] = in.tensors.at(v.name);
+      held[i].shape.clear();
+      for (const Dim& d : v.shape) held[i].shape.emplace_back(d.At(in.bucket));
+      if (v.kind == ValueKind::kNode) {
+        auto t = Read(exe, node.inputs[i], in.bucket);
+        if (!t) return t.error();
+        held[i] = *std::move(t);
+      }
+      args.push_back(&held[i]);
+    }
+    auto want = Evaluate(node.op, node.attrs, args, state, case_.block_size);
+    if (!want) return want.error().In(node.name);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const Value& v = g.value(node.outputs[o]);
+      if (v.kind != ValueKind::kNode) continue;
+      auto got = Read(exe, node.outputs[o], in.bucket);
+      if (!got) return got.error();
+      // A value at the border of two int8 codes may take either: one step of its block.
+      const double bound = v.dtype == DType::kQ8_A32 ? 1.05 / 127 : case_.tolerance;
+      Note(Error(v, *got, (*want)[o], in), bound,
+           fmt::format("{} {} (T={} R={})", Name(node.op), node.name, in.bucket.tokens, in.bucket.requests));
+    }
+  }
+  return {};
+}
+
+// A whole run repeats the node by node run bit for bit, and agrees with the interpreter from start to end.
+base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
+  const Graph& g = exe.plan().graph;
+  std::vector<Tensor> before;
+  for (const ValueId v : g.outputs) {
+    auto t = Read(exe, v, in.bucket);
+    if (!t) return t.error();
+    before.push_back(*std::move(t));
+  }
+  if (auto s = exe.Run(*queue_); !s) return s.error().In("run");
+  if (auto s = backend_.Synchronize(*queue_); !s) return s;
+  auto profile = exe.Profile(*queue_);
+  if (!profile) return profile.error().In("profile");
+  if (profile->size() != g.nodes.size()) return base::Error{base::Code::kInternal, "the profile has not one time a node"};
+
+  Interpreter interpreter(g, [&](const Value& w) { return weights_.at(w.name).values; }, case_.block_size);
+  for (const auto& [key, state] : end_states_) interpreter.state(key.first, key.second) = state;
+  auto values = interpreter.Run(in.bucket, in.tensors);
+  if (!values) return values.error().In("interpreter");
+  for (size_t group = 0; group < g.state_groups.size(); ++group) {
+    for (int l = 0; l < g.state_groups[group].layers; ++l) {
+      end_states_[{static_cast<int>(group), l}] = interpreter.state(static_cast<int>(group), l);
+    }
+  }
+  bool quantised = false;
+  for (const Value& v : g.values) quantised |= v.dtype == DType::kQ8_A32;
+  // Errors add up over nodes; codes that fall the other way are worth a percent of a value, averaged over a row.
+  const double bound = quantised ? 3e-2 : 20 * case_.tolerance;
+  for (size_t o = 0; o < g.outputs.size(); ++o) {
+    auto again = Read(exe, g.outputs[o], in.bucket);
+    if (!again) return again.error();
+    const Value& v = g.value(g.outputs[o]);
+    if (Error(v, *again, before[o], in) != 0) {
+      return base::Error{base::Code::kInternal, fmt::format("{} differs when the step is run again", v.name)};
+    }
+    // A choice may flip with the last bit of a logit; it was checked on its own inputs above.
+    if (v.dtype == DType::kI32) continue;
+    Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in), bound, "output " + v.name);
+  }
+  return {};
+}
+
+base::Status CaseRun::Time(vt::Executable& exe, int runs) {
+  using Clock = std::chrono::steady_clock;
+  result_.seconds = INFINITY;
+  for (int i = 0; i < runs; ++i) {
+    const auto start = Clock::now();
+    if (auto s = exe.Run(*queue_); !s) return s;
+    if (auto s = backend_.Synchronize(*queue_); !s) return s;
+    result_.seconds = std::min(result_.seconds, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  const Plan& plan = exe.plan();
+  const int64_t context = *std::max_element(cached_.begin(), cached_.end());
+  for (const Node& n : plan.graph.nodes) {
+    const Cost cost = Predict(plan.graph, n, plan.bucket, context, backend_.MachineRates());
+    result_.predicted += cost.seconds;
+    result_.bytes += cost.bytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+CaseResult RunCase(const OpCase& c, vt::Backend& backend, bool optimise, int timed_runs) {
+  return CaseRun(c, backend, optimise).Run(timed_runs);
+}
+
+}  // namespace tests
