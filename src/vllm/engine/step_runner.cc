@@ -189,7 +189,7 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
       if (!wanted) continue;
       rows[output] = static_cast<int32_t>(row);
       const SamplingParams& p = chunk.sampling;
-      vt::ir::PackSampleParamCount({.temperature = p.temperature,
+      vt::ir::PackSamplingRow({.temperature = p.temperature,
                                .top_k = static_cast<float>(std::max(p.top_k, 0)),
                                .top_p = p.top_p,
                                .min_p = p.min_p,
