@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/os/module.h"
 #include "base/strings.h"
@@ -35,6 +36,15 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "Tokens a KV block")->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+std::function<std::string(const std::string&)> Within(double low, double high) {
+  return [low, high](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (end != text.c_str() && *end == '\0' && value >= low && value <= high) return "";
+    return fmt::format("'{}' is not a number from {} to {}", base::Printable(text), low, high);
+  };
 }
 
 int Fail(const std::string& program, const base::Error& error) {

@@ -1,6 +1,7 @@
 // Flags that every program which loads a model takes, and how programs end.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,9 @@ namespace apps {
 
 // --model and the flags of loading. `options` must outlive the parse.
 void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& options);
+
+// A check for numbers: inside [low, high], and a number at all (CLI11's own lets NaN pass).
+std::function<std::string(const std::string&)> Within(double low, double high);
 
 // Prints "name: message" on stderr; 2 for usage errors, else 1.
 int Fail(const std::string& program, const base::Error& error);

@@ -138,19 +138,16 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   flags.sampling.temperature = 0.7f;
   app.add_option("--temperature", flags.sampling.temperature, "0 always takes the likeliest token")
-      ->check(CLI::Range(0.0f, 100.0f))
+      ->check(apps::Within(0, 100))
       ->capture_default_str();
   app.add_option("--top-k", flags.sampling.top_k, "Choose among the k likeliest; 0 or -1: all")
       ->check(CLI::Range(-1, 1 << 30))
       ->capture_default_str();
   app.add_option("--top-p", flags.sampling.top_p, "Choose among the likeliest that together reach p")
-      ->check([](const std::string& s) {
-        const double p = std::strtod(s.c_str(), nullptr);
-        return p > 0 && p <= 1 ? std::string() : "must be over 0 and at most 1, not " + s;
-      })
+      ->check(apps::Within(1e-6, 1))
       ->capture_default_str();
   app.add_option("--min-p", flags.sampling.min_p, "Leave out tokens below this share of the likeliest one's probability")
-      ->check(CLI::Range(0.0f, 1.0f))
+      ->check(apps::Within(0, 1))
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "The same seed and prompt give the same answer");
   app.add_flag("--ignore-eos", flags.sampling.ignore_eos, "Go on after the end token, for measuring");

@@ -92,7 +92,7 @@ TEST_F(Programs, BrokenModelsAreRefusedByName) {
   Write("json/config.json", "{\"architectures\": [");
   Refused("vllm-cli --prompt a --model " + Path("json"), 1, "config.json");
   Write("family/config.json", R"({"architectures": ["PerceptronForCausalLM"], "model_type": "perceptron"})");
-  Refused("vllm-cli --prompt a --model " + Path("family"), 1, "Perceptron");
+  Refused("vllm-cli --prompt a --load-format dummy --model " + Path("family"), 1, "Perceptron");
 }
 
 TEST_F(Programs, AMissingShardIsNamed) {
@@ -148,7 +148,7 @@ TEST_F(Programs, ThePlanOfDummyWeightsNeedsAConfigurationAlone) {
     EXPECT_GT(v->at("measured_ms_per_token").to_number<double>(), 0);
     EXPECT_GT(v->at("predicted_ms_per_token").to_number<double>(), 0);
   }
-  Refused("vllm-inspect plan --load-format dummy --quantization Q9_Z --model " + Path("dummy"), 1, "Q9_Z");
+  Refused("vllm-inspect plan --load-format dummy --quantization Q9_Z --model " + Path("dummy"), 2, "Q9_Z");
 }
 
 TEST_F(Programs, TheGraphIsShownAfterEachPass) {

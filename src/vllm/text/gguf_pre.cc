@@ -91,7 +91,7 @@ bool FindGgufPre(std::string_view name, GgufPre* pre) {
   } else if (In(name, {"stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"})) {
     *pre = Make({kQwen2});
   } else if (name == "qwen35") {
-    *pre = WithNfc(Make({kQwen35}));
+    *pre = Make({kQwen35});  // published vectors for this name leave decomposed text as it is
   } else if (name == "ufakzeka") {
     *pre = Make({kPlainQwen2});
   } else if (name == "laguna") {

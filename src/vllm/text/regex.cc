@@ -47,6 +47,12 @@ base::Result<std::string> TranslatePattern(std::string_view p) {
       } else {
         out += c;
         out += e;
+        if ((e == 'p' || e == 'P' || e == 'x') && i + 1 < p.size() && p[i + 1] == '{') {
+          const size_t close = p.find('}', i);
+          if (close == std::string_view::npos) return Bad(p, "unterminated {}");
+          out += p.substr(i + 1, close - i);
+          i = close;
+        }
       }
     } else if (in_class) {
       if (c == ']') {
