@@ -319,7 +319,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
     const uint8_t* w0 = u[0].codes + g * kGroups * kVectorBytes;
     const uint8_t* w1 = u[1].codes + g * kGroups * kVectorBytes;
     vi dot[MR][2];
-    if constexpr (T.depth == 0 || kHasVnni || kNr * 4 == 0) {
+    if constexpr (T.depth == 0 || kHasVnni) {
       for (int m = 0; m < MR; ++m) dot[m][0] = dot[m][1] = vi{};
 #pragma GCC unroll 8
       for (int j = 0; j < kGroups; ++j) {
@@ -339,25 +339,27 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
     } else {
 #if defined(__AVX2__)
       constexpr int kDepth = T.depth < kGroups ? T.depth : kGroups;
-      vi pairs[MR][2];
+#pragma GCC unroll 4
+      for (int h = 0; h < kGroups; h += kDepth) {
+        vi pairs[MR][2];
 #pragma GCC unroll 8
-      for (int j = 0; j < kGroups; ++j) {
-        const vi c0 = LoadAs<vi>(w0 + j * kVectorBytes), c1 = LoadAs<vi>(w1 + j * kVectorBytes);
+        for (int j = h; j < h + kDepth; ++j) {
+          vi c0 = LoadAs<vi>(w0 + j * kVectorBytes), c1 = LoadAs<vi>(w1 + j * kVectorBytes);
+          Pin(c0);
+          Pin(c1);
+#pragma GCC unroll 4
+          for (int m = 0; m < MR; ++m) {
+            const vi s = SplatWord(x[m].q + g * T.group + 4 * j);
+            pairs[m][0] = j == h ? PairDot(c0, s) : Add16(pairs[m][0], PairDot(c0, s));
+            pairs[m][1] = j == h ? PairDot(c1, s) : Add16(pairs[m][1], PairDot(c1, s));
+            Pin(pairs[m][0]);
+            Pin(pairs[m][1]);
+          }
+        }
 #pragma GCC unroll 4
         for (int m = 0; m < MR; ++m) {
-          const vi s = SplatWord(x[m].q + g * T.group + 4 * j);
-          if (j % kDepth == 0) {
-            pairs[m][0] = PairDot(c0, s);
-            pairs[m][1] = PairDot(c1, s);
-          } else {
-            pairs[m][0] = Add16(pairs[m][0], PairDot(c0, s));
-            pairs[m][1] = Add16(pairs[m][1], PairDot(c1, s));
-          }
-          if (j % kDepth == kDepth - 1) {
-            const vi s0 = SumPairs(pairs[m][0]), s1 = SumPairs(pairs[m][1]);
-            dot[m][0] = j < kDepth ? s0 : dot[m][0] + s0;
-            dot[m][1] = j < kDepth ? s1 : dot[m][1] + s1;
-          }
+          dot[m][0] = h == 0 ? SumPairs(pairs[m][0]) : dot[m][0] + SumPairs(pairs[m][0]);
+          dot[m][1] = h == 0 ? SumPairs(pairs[m][1]) : dot[m][1] + SumPairs(pairs[m][1]);
         }
       }
 #else

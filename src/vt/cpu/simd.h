@@ -43,6 +43,16 @@ template <typename V>
 inline void StoreAs(void* p, V v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
+// Keeps the compiler from moving what made `v` past other pinned values: left alone, GCC computes all products of an
+// unrolled tile before any sum, and spills them.
+inline void Pin(vi& v) {
+#if defined(__AVX512F__)
+  asm volatile("" : "+v"(v));
+#elif defined(__AVX2__)
+  asm volatile("" : "+x"(v));
+#endif
+  (void)v;
+}
 inline vf Load(const float* p) { return LoadAs<vf>(p); }
 inline void Store(float* p, vf v) { StoreAs(p, v); }
 
@@ -241,7 +251,7 @@ inline vi Lookup16(const int8_t table[16], vi bytes) {
 // --- elementary functions; relative error below 2e-7 (exp) and 4e-7 (others)
 
 // Cody and Waite's reduction and a polynomial of degree 6 (Cephes' expf). 0 below -87.33, infinity above 88.72.
-inline vf Exp(vf x) {
+__attribute__((always_inline)) inline vf Exp(vf x) {
   const vf lo = Splat(-87.33654f), hi = Splat(88.72283f);
   const vf magic = Splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const vf clamped = Min(Max(x, lo), hi);
@@ -264,7 +274,7 @@ inline vf Exp(vf x) {
 
 inline vf Sigmoid(vf x) { return 1.0f / (1.0f + Exp(-x)); }
 
-inline vf Tanh(vf x) {
+__attribute__((always_inline)) inline vf Tanh(vf x) {
   const vf a = x < 0.0f ? -x : x;
   const vf big = 1.0f - 2.0f / (Exp(a + a) + 1.0f);
   const vf z = x * x;
