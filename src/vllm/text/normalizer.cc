@@ -51,8 +51,8 @@ class StripAccents : public Normalizer {
  public:
   bool Leaves(std::string_view text) const override { return IsAscii(text); }
   base::Status Apply(std::string* text) const override {
-    Rewrite(text, [](uint32_t c, std::string* out) {
-      if (!IsNonspacingMark(c)) AppendUtf8(c, out);
+    Rewrite(text, [](uint32_t c, std::string* out) {  // every mark; BERT's own rule takes the non-spacing ones only
+      if (!(ClassOf(c) & kMark)) AppendUtf8(c, out);
     });
     return {};
   }
@@ -158,9 +158,11 @@ class Bert : public Normalizer {
   base::Status Apply(std::string* text) const override {
     if (o_.clean_text) {
       Rewrite(text, [](uint32_t c, std::string* out) {
-        if (c == '\t' || c == '\n' || c == '\r' || IsSpace(c)) {
+        const bool line = c == '\t' || c == '\n' || c == '\r';
+        if (c == 0xFFFD || (!line && (ClassOf(c) & kOther))) return;
+        if (line || IsSpace(c)) {
           out->push_back(' ');
-        } else if (c != 0 && c != 0xFFFD && !(ClassOf(c) & kOther)) {
+        } else {
           AppendUtf8(c, out);
         }
       });

@@ -4,6 +4,7 @@
 #include "vllm/text/detokenizer.h"
 #include "vllm/text/text_golden.h"
 #include "vllm/text/tokenizer.h"
+#include "vllm/text/unicode.h"
 
 namespace vllm::text {
 namespace {
@@ -21,7 +22,7 @@ std::string Stream(const Tokenizer& t, std::span<const int32_t> ids, bool skip) 
   std::string out;
   for (const int32_t id : ids) {
     const std::string piece = d.Push(id);
-    EXPECT_NO_THROW(boost::json::value(piece));
+    EXPECT_TRUE(IsValidUtf8(piece));
     out += piece;
   }
   return out + d.Finish();
@@ -41,7 +42,9 @@ TEST_P(RealTokenizer, EncodesAndDecodesAThousandRandomStringsAsTheReference) {
     const auto want = Ids(c.at("ids"));
     const auto got = t->Encode(text, {.add_special_tokens = false});
     ASSERT_TRUE(got.ok()) << got.error().message;
-    if (*got != want && ++wrong <= 5) EXPECT_EQ(*got, want) << boost::json::serialize(c.at("text"));
+    if (*got != want && ++wrong <= 5) {
+      EXPECT_EQ(*got, want) << boost::json::serialize(c.at("text"));
+    }
     for (const bool skip : {false, true}) {
       const auto& decoded = c.at(skip ? "plain" : "decoded").as_string();
       EXPECT_EQ(t->Decode(want, skip), decoded);
@@ -116,10 +119,14 @@ TEST(SmallTokenizers, GiveTheIdsAndTextsOfTheReference) {
         EXPECT_EQ(got.error().code, base::Code::kUnsupported);
         continue;
       }
-      if (*got != want && ++wrong <= 3) EXPECT_EQ(*got, want) << boost::json::serialize(c.at("text"));
+      if (*got != want && ++wrong <= 3) {
+        EXPECT_EQ(*got, want) << boost::json::serialize(c.at("text"));
+      }
       const auto all = (*t)->Encode(text);
       ASSERT_TRUE(all.ok());
-      if (*got == want && *all != Ids(c.at("all")) && ++wrong <= 3) EXPECT_EQ(*all, Ids(c.at("all")));
+      if (*got == want && *all != Ids(c.at("all")) && ++wrong <= 3) {
+        EXPECT_EQ(*all, Ids(c.at("all")));
+      }
       EXPECT_EQ((*t)->Decode(want, false), c.at("decoded").as_string());
       EXPECT_EQ(Stream(**t, want, false), c.at("decoded").as_string());
     }
