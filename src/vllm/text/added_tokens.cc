@@ -39,19 +39,22 @@ bool Inside(const std::vector<Span>& ranges, size_t begin, size_t end) {
 base::Status AddedTokens::Add(const AddedToken& token, std::string_view match) {
   if (match.empty()) return {};
   if (match.size() > kMaxBytes) {
-    return base::Error{base::Code::kUnsupported, fmt::format("added token {} is longer than {} bytes", token.id, kMaxBytes)};
+    return base::Error{base::Code::kUnsupported,
+                       fmt::format("added token {} is longer than {} bytes", token.id, kMaxBytes)};
   }
   if (!trie_.Insert(match, static_cast<int32_t>(tokens_.size()))) {
-    return base::Error{base::Code::kCorrupt, "the added tokens are too many or made to collide; the file is refused"};
+    return base::Error{base::Code::kCorrupt,
+                       "the added tokens are too many or made to collide; the file is refused"};
   }
   tokens_.push_back(token);
   first_[static_cast<uint8_t>(match[0])] = true;
   return {};
 }
 
-// The index of the longest token at `at` that counts there, or -1. *skip is how far to go on when none does.
-int32_t AddedTokens::Match(std::string_view text, size_t at, const std::vector<Span>& ranges, size_t* length,
-                           size_t* skip) const {
+// The index of the longest token at `at` that counts there, or -1. *skip is how far to go on when
+// none does.
+int32_t AddedTokens::Match(std::string_view text, size_t at, const std::vector<Span>& ranges,
+                           size_t* length, size_t* skip) const {
   int32_t best = -1;
   *skip = 1;
   int32_t node = Trie::kRoot;
@@ -62,7 +65,8 @@ int32_t AddedTokens::Match(std::string_view text, size_t at, const std::vector<S
     if (index == Trie::kNone) continue;
     const size_t end = i + 1;
     if (tokens_[index].special && !Inside(ranges, at, end)) {
-      // Text that merely looks like a control token isn't searched for tokens within it, unless a range begins there.
+      // Text that merely looks like a control token isn't searched for tokens within it, unless a
+      // range begins there.
       const bool apart = std::none_of(ranges.begin(), ranges.end(),
                                       [&](const Span& s) { return s.begin < end && s.end > at; });
       if (apart) *skip = end - at;
@@ -98,7 +102,8 @@ void AddedTokens::Cut(std::string_view text, const std::vector<Span>& special_ra
     if (t.single_word && TouchesWord(text, begin, end)) continue;
     if (t.lstrip) {
       size_t start;
-      while (begin > done && IsSpace(CharacterBefore(text, begin, &start))) begin = std::max(start, done);
+      while (begin > done && IsSpace(CharacterBefore(text, begin, &start)))
+        begin = std::max(start, done);
     }
     if (t.rstrip) {
       while (end < text.size()) {

@@ -1,4 +1,5 @@
-// Tokens that are cut out of the text before anything else happens to it: control tokens, "<think>", runs of spaces.
+// Tokens that are cut out of the text before anything else happens to it: control tokens,
+// "<think>", runs of spaces.
 #pragma once
 
 #include <array>
@@ -34,12 +35,15 @@ class AddedTokens {
   // Longer contents would let a file make matching quadratic.
   static constexpr size_t kMaxBytes = 1024;
 
-  // `match` is the text to look for: the content, normalised if need be. An empty one is never found.
+  // `match` is the text to look for: the content, normalised if need be. An empty one is never
+  // found.
   base::Status Add(const AddedToken& token, std::string_view match);
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text`, leftmost-longest. Special tokens count only inside one of `special_ranges` (sorted, apart).
-  void Cut(std::string_view text, const std::vector<Span>& special_ranges, std::vector<Section>* out) const;
+  // Cuts `text`, leftmost-longest. Special tokens count only inside one of `special_ranges`
+  // (sorted, apart).
+  void Cut(std::string_view text, const std::vector<Span>& special_ranges,
+           std::vector<Section>* out) const;
 
  private:
   int32_t Match(std::string_view text, size_t at, const std::vector<Span>& ranges, size_t* length,

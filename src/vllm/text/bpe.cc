@@ -63,7 +63,8 @@ base::Result<std::unique_ptr<BpeModel>> BpeModel::Create(const BpeSpec& spec) {
   // Unknown tokens fused across a cut would come out as two.
   bool all_bytes = spec.byte_fallback;
   for (const int32_t id : m->byte_ids_) all_bytes = all_bytes && id >= 0;
-  if (spec.cut_safely && !spec.byte_level && !affixed && !spec.ignore_merges && (all_bytes || !spec.fuse_unk)) {
+  if (spec.cut_safely && !spec.byte_level && !affixed && !spec.ignore_merges &&
+      (all_bytes || !spec.fuse_unk)) {
     auto cuts = std::make_unique<SafeCuts>();
     bool valid = true;
     std::string joined;
@@ -95,7 +96,9 @@ void BpeModel::LoadCharacters(const BpeSpec& spec) {
   if (byte_level_) return;
   for (int32_t id = 0; id < vocab.size(); ++id) {
     const std::string_view t = vocab.Text(id);
-    if (t.empty() || t.size() > 4 || Utf8Length(static_cast<uint8_t>(t[0])) != static_cast<int>(t.size())) continue;
+    if (t.empty() || t.size() > 4 ||
+        Utf8Length(static_cast<uint8_t>(t[0])) != static_cast<int>(t.size()))
+      continue;
     if (!IsValidUtf8(t) || vocab.Find(t) != id) continue;
     uint32_t c;
     DecodeValid(t.data(), &c);
@@ -114,9 +117,10 @@ base::Status BpeModel::LoadMerges(const BpeSpec& spec) {
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto& [left, right] = spec.merges[rank];
     const auto missing = [&](std::string_view what) {
-      return base::Error{base::Code::kCorrupt, fmt::format("merge {} (\"{}\" \"{}\") needs \"{}\", which is no token",
-                                                           rank, base::Printable(left), base::Printable(right),
-                                                           base::Printable(what))};
+      return base::Error{
+          base::Code::kCorrupt,
+          fmt::format("merge {} (\"{}\" \"{}\") needs \"{}\", which is no token", rank,
+                      base::Printable(left), base::Printable(right), base::Printable(what))};
     };
     joined.assign(left);
     joined.append(base::StartsWith(right, prefix_) ? right.substr(prefix_.size()) : right);
@@ -133,8 +137,10 @@ base::Status BpeModel::LoadMerges(const BpeSpec& spec) {
     if (spec.control != nullptr && ids[2] < vocab_size_ && (*spec.control)[ids[2]]) continue;
     // GGUF keeps the first of equal merges, tokenizer.json the last.
     if (spec.lenient && merges_.Find(PairKey(ids[0], ids[1])) != nullptr) continue;
-    if (!merges_.Insert(PairKey(ids[0], ids[1]), uint64_t{rank} << 32 | static_cast<uint32_t>(ids[2]))) {
-      return base::Error{base::Code::kCorrupt, "the merges are made to collide; the file is refused"};
+    if (!merges_.Insert(PairKey(ids[0], ids[1]),
+                        uint64_t{rank} << 32 | static_cast<uint32_t>(ids[2]))) {
+      return base::Error{base::Code::kCorrupt,
+                         "the merges are made to collide; the file is refused"};
     }
   }
   // Lenient: a single byte or character that is no token may still be part of a merge.
@@ -152,7 +158,8 @@ base::Status BpeModel::Unknown(std::string_view text, uint32_t begin, uint32_t e
                                std::vector<Symbol>* symbols) const {
   if (byte_fallback_ && !byte_level_) {
     bool all = true;
-    for (uint32_t i = begin; i < end; ++i) all = all && byte_ids_[static_cast<uint8_t>(text[i])] >= 0;
+    for (uint32_t i = begin; i < end; ++i)
+      all = all && byte_ids_[static_cast<uint8_t>(text[i])] >= 0;
     if (all) {
       for (uint32_t i = begin; i < end; ++i) {
         symbols->push_back({byte_ids_[static_cast<uint8_t>(text[i])], i, i + 1, -1, -1});
@@ -207,7 +214,8 @@ base::Status BpeModel::Split(std::string_view text, Span word, std::vector<Symbo
 }
 
 // Every character but the first carries the prefix ("##"), the last one the suffix ("</w>").
-base::Status BpeModel::SplitAffixed(std::string_view text, Span word, std::vector<Symbol>* symbols) const {
+base::Status BpeModel::SplitAffixed(std::string_view text, Span word,
+                                    std::vector<Symbol>* symbols) const {
   std::string name;
   for (uint32_t i = word.begin; i < word.end;) {
     const uint32_t end = i + static_cast<uint32_t>(Utf8Length(static_cast<uint8_t>(text[i])));
@@ -248,7 +256,8 @@ base::Status BpeModel::EncodeWord(std::string_view text, Span word, Scratch* scr
       scratch->ids.push_back(s.id);
       continue;
     }
-    for (uint32_t i = s.begin; i < s.end; ++i) {  // merged into a text that is no token: back to its bytes
+    for (uint32_t i = s.begin; i < s.end;
+         ++i) {  // merged into a text that is no token: back to its bytes
       const int32_t id = byte_ids_[static_cast<uint8_t>(text[i])];
       if (id >= 0 && id < vocab_size_) scratch->ids.push_back(id);
     }
@@ -256,8 +265,8 @@ base::Status BpeModel::EncodeWord(std::string_view text, Span word, Scratch* scr
   return {};
 }
 
-base::Status BpeModel::EncodeRun(std::string_view text, std::span<const Span> words, Scratch* scratch,
-                                 std::vector<int32_t>* out) const {
+base::Status BpeModel::EncodeRun(std::string_view text, std::span<const Span> words,
+                                 Scratch* scratch, std::vector<int32_t>* out) const {
   constexpr size_t kBlock = 256;  // words between two looks at the room left in *out
   size_t n = out->size();
   for (size_t block = 0; block < words.size(); block += kBlock) {

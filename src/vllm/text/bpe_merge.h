@@ -1,5 +1,6 @@
-// The merge loop that byte-pair encoding and SentencePiece's score-driven variant share: again and again the pair of
-// neighbours with the smallest rank, the leftmost among equals, becomes one symbol.
+// The merge loop that byte-pair encoding and SentencePiece's score-driven variant share: again and
+// again the pair of neighbours with the smallest rank, the leftmost among equals, becomes one
+// symbol.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 
 namespace vllm::text {
 
-// Up to this many symbols a scan for the smallest rank beats a heap: the ranks fit a few cache lines.
+// Up to this many symbols a scan for the smallest rank beats a heap: the ranks fit a few cache
+// lines.
 inline constexpr size_t kScanLimit = 32;
 
 // `rank(a, b, &rank, &result)`: whether symbols a and b, neighbours in the text, may be merged.
@@ -75,7 +77,8 @@ void MergeByHeap(std::vector<Symbol>* symbols, std::vector<Candidate>* heap, con
     heap->pop_back();
     const auto left = static_cast<int32_t>(top.order & 0xFFFFFFFFu);
     const int32_t right = s[left].next;
-    if (s[left].begin == s[left].end || right < 0 || s[right].end - s[left].begin != top.size) continue;
+    if (s[left].begin == s[left].end || right < 0 || s[right].end - s[left].begin != top.size)
+      continue;
     s[left].id = top.result;
     s[left].end = s[right].end;
     s[left].next = s[right].next;

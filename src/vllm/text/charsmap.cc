@@ -1,9 +1,10 @@
-// SentencePiece's precompiled character map. Layout, little-endian: uint32 byte size of the trie; the trie, a
-// double array as Darts-clone writes it (uint32 units: label in bits 0-7, leaf flag in bit 8, offset in bits 10-30,
-// shifted by 8 more when bit 9 is set; a value unit has bit 31 set); then the replacements, each ended by a zero byte.
-#include <cstring>
-
+// SentencePiece's precompiled character map. Layout, little-endian: uint32 byte size of the trie;
+// the trie, a double array as Darts-clone writes it (uint32 units: label in bits 0-7, leaf flag in
+// bit 8, offset in bits 10-30, shifted by 8 more when bit 9 is set; a value unit has bit 31 set);
+// then the replacements, each ended by a zero byte.
 #include <utf8proc.h>
+
+#include <cstring>
 
 #include "vllm/text/normalizer.h"
 #include "vllm/text/unicode.h"
@@ -39,7 +40,8 @@ class CharsMap : public Normalizer {
     }
   }
 
-  // The replacement of the shortest or longest prefix of `s` in the map, null if none; *length is the prefix's.
+  // The replacement of the shortest or longest prefix of `s` in the map, null if none; *length is
+  // the prefix's.
   const char* Lookup(std::string_view s, bool longest, size_t* length) const {
     const auto unit = [this](uint32_t i) { return i < units_.size() ? units_[i] : 0u; };
     const auto offset = [](uint32_t u) { return u >> 10 << ((u & (1u << 9)) >> 6); };
@@ -81,7 +83,8 @@ class CharsMap : public Normalizer {
     for (size_t i = 0; i < text.size();) {
       const size_t end = GraphemeEnd(text, i);
       size_t length;
-      // Only short graphemes are looked up whole, and the first prefix that is in the map stands for all of it.
+      // Only short graphemes are looked up whole, and the first prefix that is in the map stands
+      // for all of it.
       if (end - i < 6) {
         if (const char* r = Lookup(text.substr(i, end - i), false, &length)) {
           out->append(r);
@@ -108,8 +111,8 @@ class CharsMap : public Normalizer {
     while (i < text.size()) {
       uint32_t c;
       const auto n = static_cast<size_t>(DecodeValid(text.data() + i, &c));
-      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(previous), static_cast<utf8proc_int32_t>(c),
-                                           &state)) {
+      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(previous),
+                                           static_cast<utf8proc_int32_t>(c), &state)) {
         break;
       }
       previous = c;
@@ -129,11 +132,13 @@ base::Result<std::unique_ptr<Normalizer>> MakeCharsMap(std::string_view blob, bo
   uint32_t size = 0;
   if (blob.size() >= 4) std::memcpy(&size, blob.data(), 4);
   if (blob.size() < 4 || size > blob.size() - 4 || size % 4 != 0) {
-    return base::Error{base::Code::kCorrupt, "precompiled_charsmap is shorter than it says; the file is damaged"};
+    return base::Error{base::Code::kCorrupt,
+                       "precompiled_charsmap is shorter than it says; the file is damaged"};
   }
   std::vector<uint32_t> units(size / 4);
   if (size > 0) std::memcpy(units.data(), blob.data() + 4, size);
-  return std::unique_ptr<Normalizer>(new CharsMap(std::move(units), std::string(blob.substr(4 + size)), greedy));
+  return std::unique_ptr<Normalizer>(
+      new CharsMap(std::move(units), std::string(blob.substr(4 + size)), greedy));
 }
 
 }  // namespace vllm::text

@@ -29,7 +29,8 @@ void ReplaceRegex(std::string* s, const Regex& regex, std::string_view to) {
     if (!found.ok() || !*found) break;
     out.append(*s, done, m.first - done).append(to);
     done = from = m.second;
-    if (m.first == m.second) from += from < s->size() ? Utf8Length(static_cast<uint8_t>((*s)[from])) : 1;
+    if (m.first == m.second)
+      from += from < s->size() ? Utf8Length(static_cast<uint8_t>((*s)[from])) : 1;
   }
   out.append(*s, done, s->size() - done);
   *s = std::move(out);
@@ -46,8 +47,9 @@ void ApplyReplace(const DecoderStep& step, std::string* s) {
 // English spacing around punctuation and contractions, as BERT's decoder tidies it.
 void TidySpaces(std::string* s) {
   const std::pair<const char*, const char*> rules[] = {
-      {" .", "."},     {" ?", "?"},     {" !", "!"},     {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
-      {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : rules) ReplaceAll(s, from, to);
 }
 
@@ -56,7 +58,10 @@ int ByteOfToken(std::string_view t) {
   if (t.size() != 6 || t.substr(0, 3) != "<0x" || t[5] != '>') return -1;
   int value = 0;
   for (const char c : t.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -180,9 +185,11 @@ class StripStage : public Stage {
     const std::string& c = step_.from;
     if (!fused_) {
       size_t begin = 0, end = token.size();
-      for (size_t n = 0; n < step_.start && token.compare(begin, c.size(), c) == 0; ++n) begin += c.size();
+      for (size_t n = 0; n < step_.start && token.compare(begin, c.size(), c) == 0; ++n)
+        begin += c.size();
       for (size_t n = 0; n < step_.stop && end >= begin + c.size() &&
-                         token.compare(end - c.size(), c.size(), c) == 0; ++n) {
+                         token.compare(end - c.size(), c.size(), c) == 0;
+           ++n) {
         end -= c.size();
       }
       Emit(token.substr(begin, end - begin));
@@ -199,7 +206,9 @@ class StripStage : public Stage {
     held_.append(token, begin);
     // What may turn out to be the end stays.
     size_t end = held_.size();
-    for (size_t n = 0; n < step_.stop && end >= c.size() && held_.compare(end - c.size(), c.size(), c) == 0; ++n) {
+    for (size_t n = 0;
+         n < step_.stop && end >= c.size() && held_.compare(end - c.size(), c.size(), c) == 0;
+         ++n) {
       end -= c.size();
     }
     Emit(held_.substr(0, end));

@@ -1,13 +1,12 @@
-// From token texts back to text: a chain of steps that work on a stream, so that decoding all at once and one token at
-// a time are the same code.
+// From token texts back to text: a chain of steps that work on a stream, so that decoding all at
+// once and one token at a time are the same code.
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json/fwd.hpp>
 
 #include "base/result.h"
 #include "vllm/text/regex.h"

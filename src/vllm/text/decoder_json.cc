@@ -21,7 +21,8 @@ base::Status ParseStrip(const boost::json::object& o, DecoderStep* s) {
   if (!start.ok()) return start.error().In("decoder Strip");
   auto stop = base::JsonInt(o, "stop", 0);
   if (!stop.ok()) return stop.error().In("decoder Strip");
-  if (content->empty() || *start < 0 || *stop < 0) return Corrupt("decoder Strip: needs a character and counts");
+  if (content->empty() || *start < 0 || *stop < 0)
+    return Corrupt("decoder Strip: needs a character and counts");
   s->from = *content;
   s->start = static_cast<size_t>(*start);
   s->stop = static_cast<size_t>(*stop);
@@ -56,8 +57,9 @@ base::Status ParseReplace(const boost::json::object& o, DecoderStep* s) {
 }
 
 // Reads up to two strings and a flag, each under its own key; an empty key is skipped.
-base::Status ParseTexts(const boost::json::object& o, std::string_view type, const char* from, const char* from_default,
-                        const char* to, const char* to_default, const char* flag, DecoderStep* s) {
+base::Status ParseTexts(const boost::json::object& o, std::string_view type, const char* from,
+                        const char* from_default, const char* to, const char* to_default,
+                        const char* flag, DecoderStep* s) {
   auto f = base::JsonString(o, from, from_default);
   if (!f.ok()) return f.error().In(fmt::format("decoder {}", type));
   s->from = *f;
@@ -88,7 +90,8 @@ base::Status Parse(const boost::json::value& json, DecoderSteps* out) {
     }
     return {};
   }
-  if (out->size() >= kMaxSteps) return Unsupported(fmt::format("decoder has more than {} steps", kMaxSteps));
+  if (out->size() >= kMaxSteps)
+    return Unsupported(fmt::format("decoder has more than {} steps", kMaxSteps));
   DecoderStep step;
   base::Status status;
   if (*type == "ByteLevel") {
@@ -114,7 +117,8 @@ base::Status Parse(const boost::json::value& json, DecoderSteps* out) {
     status = ParseTexts(o, *type, "suffix", "</w>", "", "", "", &step);
   } else if (*type == "CTC") {
     step = Make(Kind::kCtc);
-    status = ParseTexts(o, *type, "pad_token", "<pad>", "word_delimiter_token", "|", "cleanup", &step);
+    status =
+        ParseTexts(o, *type, "pad_token", "<pad>", "word_delimiter_token", "|", "cleanup", &step);
   } else {
     return Unsupported(fmt::format("decoder \"{}\" is not implemented", base::Printable(*type)));
   }

@@ -11,7 +11,8 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer, bool 
       state_(std::make_unique<DecoderState>(tokenizer.parts_->decoder)) {}
 IncrementalDetokenizer::~IncrementalDetokenizer() = default;
 IncrementalDetokenizer::IncrementalDetokenizer(IncrementalDetokenizer&&) noexcept = default;
-IncrementalDetokenizer& IncrementalDetokenizer::operator=(IncrementalDetokenizer&&) noexcept = default;
+IncrementalDetokenizer& IncrementalDetokenizer::operator=(IncrementalDetokenizer&&) noexcept =
+    default;
 
 void IncrementalDetokenizer::Prime(std::span<const int32_t> ids) {
   for (const int32_t id : ids) Push(id);

@@ -4,9 +4,10 @@
 //   for (id : ids) out += d.Push(id);
 //   out += d.Finish();
 //
-// Protocol: Prime* Push* Finish. The pieces joined are exactly Tokenizer::Decode of all pushed ids, and every piece is
-// valid UTF-8: bytes of an unfinished character (or of a run of byte tokens, which is judged as a whole) wait.
-// One object a stream; not thread-safe. The tokenizer must outlive it.
+// Protocol: Prime* Push* Finish. The pieces joined are exactly Tokenizer::Decode of all pushed ids,
+// and every piece is valid UTF-8: bytes of an unfinished character (or of a run of byte tokens,
+// which is judged as a whole) wait. One object a stream; not thread-safe. The tokenizer must
+// outlive it.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ class IncrementalDetokenizer {
   IncrementalDetokenizer(IncrementalDetokenizer&&) noexcept;
   IncrementalDetokenizer& operator=(IncrementalDetokenizer&&) noexcept;
 
-  // Ids in front of the stream (the prompt) whose text isn't wanted, but which decide whether a leading space of the
-  // first pushed id is kept. Optional; a few trailing ids of the prompt are enough.
+  // Ids in front of the stream (the prompt) whose text isn't wanted, but which decide whether a
+  // leading space of the first pushed id is kept. Optional; a few trailing ids of the prompt are
+  // enough.
   void Prime(std::span<const int32_t> ids);
 
   // The text that became certain with this id; often empty.

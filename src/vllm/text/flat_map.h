@@ -1,4 +1,5 @@
-// A hash map from 64-bit keys to 64-bit values in two flat arrays' worth of memory: filled once, then only read.
+// A hash map from 64-bit keys to 64-bit values in two flat arrays' worth of memory: filled once,
+// then only read.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class FlatMap {
 
   // The last value of a key wins. False: see kMaxProbes.
   bool Insert(uint64_t key, uint64_t value) {
-    if ((size_ + 1) * 3 > slots_.size() * 2 && !Rehash(slots_.empty() ? 16 : slots_.size() * 2)) return false;
+    if ((size_ + 1) * 3 > slots_.size() * 2 && !Rehash(slots_.empty() ? 16 : slots_.size() * 2))
+      return false;
     return Put(key, value);
   }
 

@@ -1,4 +1,5 @@
-// The part of a tokenizer that turns pre-tokens into ids: BPE, SentencePiece-style BPE, Unigram, WordPiece.
+// The part of a tokenizer that turns pre-tokens into ids: BPE, SentencePiece-style BPE, Unigram,
+// WordPiece.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ struct Symbol {
 
 // Two neighbouring symbols that may be merged.
 struct Candidate {
-  uint64_t order;   // rank, then the left symbol's index; the smallest is merged first
-  uint32_t size;    // bytes of both together: unequal means that one has changed since
-  int32_t result;   // id of the merged symbol
+  uint64_t order;  // rank, then the left symbol's index; the smallest is merged first
+  uint32_t size;   // bytes of both together: unequal means that one has changed since
+  int32_t result;  // id of the merged symbol
 };
 
 // Buffers that one Encode call uses and the next one reuses; owned by one thread at a time.
@@ -44,7 +45,8 @@ struct Scratch {
 class Model {
  public:
   virtual ~Model() = default;
-  // Appends the ids of `words`, ranges of `text`, one after the other. Thread-safe; a scratch serves one model.
+  // Appends the ids of `words`, ranges of `text`, one after the other. Thread-safe; a scratch
+  // serves one model.
   virtual base::Status Encode(std::string_view text, std::span<const Span> words, Scratch* scratch,
                               std::vector<int32_t>* out) const = 0;
 };

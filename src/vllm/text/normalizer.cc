@@ -10,7 +10,8 @@ namespace {
 // A replacement may make a text longer; past this the file is taken for a bomb.
 constexpr size_t kMaxBytes = size_t{1} << 28;
 base::Error TooLong() {
-  return {base::Code::kResourceExhausted, "the tokenizer's normalizer makes more than 256 MiB of this text"};
+  return {base::Code::kResourceExhausted,
+          "the tokenizer's normalizer makes more than 256 MiB of this text"};
 }
 
 // Calls `f(c, &out)` for each character and makes what it appends the new text.
@@ -51,9 +52,11 @@ class StripAccents : public Normalizer {
  public:
   bool Leaves(std::string_view text) const override { return IsAscii(text); }
   base::Status Apply(std::string* text) const override {
-    Rewrite(text, [](uint32_t c, std::string* out) {  // every mark; BERT's own rule takes the non-spacing ones only
-      if (!(ClassOf(c) & kMark)) AppendUtf8(c, out);
-    });
+    Rewrite(text,
+            [](uint32_t c,
+               std::string* out) {  // every mark; BERT's own rule takes the non-spacing ones only
+              if (!(ClassOf(c) & kMark)) AppendUtf8(c, out);
+            });
     return {};
   }
 };
@@ -103,7 +106,9 @@ class Prepend : public Normalizer {
 class ReplaceLiteral : public Normalizer {
  public:
   ReplaceLiteral(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
-  bool Leaves(std::string_view text) const override { return text.find(from_) == std::string_view::npos; }
+  bool Leaves(std::string_view text) const override {
+    return text.find(from_) == std::string_view::npos;
+  }
   base::Status Apply(std::string* text) const override {
     std::string out;
     out.reserve(text->size() + text->size() / 2 + 16);
@@ -124,7 +129,8 @@ class ReplaceLiteral : public Normalizer {
 
 class ReplaceRegex : public Normalizer {
  public:
-  ReplaceRegex(std::unique_ptr<Regex> regex, std::string to) : regex_(std::move(regex)), to_(std::move(to)) {}
+  ReplaceRegex(std::unique_ptr<Regex> regex, std::string to)
+      : regex_(std::move(regex)), to_(std::move(to)) {}
   base::Status Apply(std::string* text) const override {
     Regex::Matcher matcher(*regex_);
     std::string out;
@@ -139,7 +145,9 @@ class ReplaceRegex : public Normalizer {
       if (out.size() > kMaxBytes) return TooLong();
       done = from = m.second;
       if (m.first == m.second) {
-        from += from < text->size() ? static_cast<size_t>(Utf8Length(static_cast<uint8_t>((*text)[from]))) : 1;
+        from += from < text->size()
+                    ? static_cast<size_t>(Utf8Length(static_cast<uint8_t>((*text)[from])))
+                    : 1;
       }
     }
     out.append(*text, done, text->size() - done);
@@ -194,9 +202,12 @@ class Nmt : public Normalizer {
  public:
   base::Status Apply(std::string* text) const override {
     Rewrite(text, [](uint32_t c, std::string* out) {
-      if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return;
-      const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
-                         c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+          c == 0x9F)
+        return;
+      const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+                         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+                         c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
       AppendUtf8(space ? ' ' : c, out);
     });
     return {};
@@ -271,8 +282,9 @@ base::Status ParseBert(const boost::json::object& o, Normalizers* out) {
     const char* name;
     bool* value;
   };
-  for (const Flag& f : {Flag{"clean_text", &b.clean_text}, Flag{"handle_chinese_chars", &b.handle_chinese_chars},
-                        Flag{"lowercase", &b.lowercase}}) {
+  for (const Flag& f :
+       {Flag{"clean_text", &b.clean_text}, Flag{"handle_chinese_chars", &b.handle_chinese_chars},
+        Flag{"lowercase", &b.lowercase}}) {
     auto v = base::JsonBool(o, f.name, true);
     if (!v.ok()) return v.error().In("BertNormalizer");
     *f.value = *v;
@@ -344,7 +356,8 @@ base::Status Parse(const boost::json::value& json, Normalizers* out) {
 
 }  // namespace
 
-base::Result<std::string_view> Normalize(const Normalizers& normalizers, std::string_view text, std::string* storage) {
+base::Result<std::string_view> Normalize(const Normalizers& normalizers, std::string_view text,
+                                         std::string* storage) {
   bool copied = false;
   std::string_view current = text;
   for (const auto& n : normalizers) {
@@ -362,9 +375,13 @@ std::unique_ptr<Normalizer> MakeNfc() { return std::make_unique<Form>(NormalForm
 std::unique_ptr<Normalizer> MakeReplaceLiteral(std::string from, std::string to) {
   return std::make_unique<ReplaceLiteral>(std::move(from), std::move(to));
 }
-std::unique_ptr<Normalizer> MakePrepend(std::string prefix) { return std::make_unique<Prepend>(std::move(prefix)); }
+std::unique_ptr<Normalizer> MakePrepend(std::string prefix) {
+  return std::make_unique<Prepend>(std::move(prefix));
+}
 std::unique_ptr<Normalizer> MakeSqueezeSpaces() { return std::make_unique<SqueezeSpaces>(); }
-std::unique_ptr<Normalizer> MakeBert(const BertOptions& options) { return std::make_unique<Bert>(options); }
+std::unique_ptr<Normalizer> MakeBert(const BertOptions& options) {
+  return std::make_unique<Bert>(options);
+}
 
 base::Result<Normalizers> ParseNormalizer(const boost::json::value& json) {
   Normalizers out;

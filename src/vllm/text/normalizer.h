@@ -1,12 +1,11 @@
 // Rewriting a text before it is cut: Unicode forms, lower case, replacements.
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json/fwd.hpp>
 
 #include "base/result.h"
 
@@ -24,7 +23,8 @@ class Normalizer {
 using Normalizers = std::vector<std::unique_ptr<Normalizer>>;
 
 // Runs all of them. The result is `text` itself where nothing changes, else it is in *storage.
-base::Result<std::string_view> Normalize(const Normalizers& normalizers, std::string_view text, std::string* storage);
+base::Result<std::string_view> Normalize(const Normalizers& normalizers, std::string_view text,
+                                         std::string* storage);
 
 std::unique_ptr<Normalizer> MakeNfc();
 std::unique_ptr<Normalizer> MakeReplaceLiteral(std::string from, std::string to);
@@ -41,8 +41,9 @@ struct BertOptions {
 };
 std::unique_ptr<Normalizer> MakeBert(const BertOptions& options);
 
-// SentencePiece's precompiled character map: a double array of UTF-8 prefixes and their replacements.
-// `greedy`: at each place the longest prefix (SentencePiece, GGUF); else one grapheme at a time (tokenizer.json).
+// SentencePiece's precompiled character map: a double array of UTF-8 prefixes and their
+// replacements. `greedy`: at each place the longest prefix (SentencePiece, GGUF); else one grapheme
+// at a time (tokenizer.json).
 base::Result<std::unique_ptr<Normalizer>> MakeCharsMap(std::string_view blob, bool greedy);
 
 // The "normalizer" of a tokenizer.json; null gives none.

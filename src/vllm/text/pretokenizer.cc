@@ -93,8 +93,9 @@ class MatchSplit : public PreTokenizer {
       pieces.clear();
       size_t done = 0;
       const auto add = [&](size_t begin, size_t end, bool match) {
-        pieces.push_back({{w.begin + static_cast<uint32_t>(begin), w.begin + static_cast<uint32_t>(end)},
-                          match != invert_});
+        pieces.push_back(
+            {{w.begin + static_cast<uint32_t>(begin), w.begin + static_cast<uint32_t>(end)},
+             match != invert_});
       };
       for (size_t from = 0; from <= word.size();) {
         std::pair<size_t, size_t> m;
@@ -102,7 +103,8 @@ class MatchSplit : public PreTokenizer {
         if (!found.ok()) return found.error();
         if (!*found) break;
         const bool empty = m.first == m.second;
-        if (!(empty && m.first == done && done > 0)) {  // an empty match right behind a match doesn't count
+        if (!(empty && m.first == done &&
+              done > 0)) {  // an empty match right behind a match doesn't count
           if (done < m.first) add(done, m.first, false);
           add(m.first, m.second, true);
           done = m.second;
@@ -129,7 +131,9 @@ class RegexSplit : public MatchSplit {
   base::Status Apply(PreTokens* t) const override {
     if (t->words.empty()) return {};
     Regex::Matcher matcher(*regex_);
-    return Cut(t, [&](std::string_view word, size_t from, auto* m) { return matcher.Find(word, from, m); });
+    return Cut(t, [&](std::string_view word, size_t from, auto* m) {
+      return matcher.Find(word, from, m);
+    });
   }
 
  private:
@@ -141,11 +145,13 @@ class LiteralSplit : public MatchSplit {
   LiteralSplit(std::string literal, SplitBehavior behavior, bool invert)
       : MatchSplit(behavior, invert), literal_(std::move(literal)) {}
   base::Status Apply(PreTokens* t) const override {
-    return Cut(t, [this](std::string_view word, size_t from, std::pair<size_t, size_t>* m) -> base::Result<bool> {
-      const size_t at = word.find(literal_, from);
-      *m = {at, at + literal_.size()};
-      return at != std::string_view::npos;
-    });
+    return Cut(t,
+               [this](std::string_view word, size_t from,
+                      std::pair<size_t, size_t>* m) -> base::Result<bool> {
+                 const size_t at = word.find(literal_, from);
+                 *m = {at, at + literal_.size()};
+                 return at != std::string_view::npos;
+               });
   }
 
  private:
@@ -159,18 +165,20 @@ class CharSplit : public MatchSplit {
  public:
   CharSplit(Predicate in, SplitBehavior behavior) : MatchSplit(behavior, false), in_(in) {}
   base::Status Apply(PreTokens* t) const override {
-    return Cut(t, [this](std::string_view word, size_t from, std::pair<size_t, size_t>* m) -> base::Result<bool> {
-      while (from < word.size()) {
-        uint32_t c;
-        const size_t length = static_cast<size_t>(DecodeValid(word.data() + from, &c));
-        if (in_(c)) {
-          *m = {from, from + length};
-          return true;
-        }
-        from += length;
-      }
-      return false;
-    });
+    return Cut(t,
+               [this](std::string_view word, size_t from,
+                      std::pair<size_t, size_t>* m) -> base::Result<bool> {
+                 while (from < word.size()) {
+                   uint32_t c;
+                   const size_t length = static_cast<size_t>(DecodeValid(word.data() + from, &c));
+                   if (in_(c)) {
+                     *m = {from, from + length};
+                     return true;
+                   }
+                   from += length;
+                 }
+                 return false;
+               });
   }
 
  private:
@@ -228,7 +236,8 @@ void Rewrite(PreTokens* t, Write write) {
 
 class PrefixWords : public PreTokenizer {
  public:
-  PrefixWords(std::string prefix, bool only_at_start) : prefix_(std::move(prefix)), only_at_start_(only_at_start) {}
+  PrefixWords(std::string prefix, bool only_at_start)
+      : prefix_(std::move(prefix)), only_at_start_(only_at_start) {}
   base::Status Apply(PreTokens* t) const override {
     Rewrite(t, [this](std::string_view word, bool at_start, std::string* out) {
       if ((at_start || !only_at_start_) && !base::StartsWith(word, prefix_)) out->append(prefix_);
@@ -288,14 +297,16 @@ class Chain : public PreTokenizer {
 
 }  // namespace
 
-base::Result<std::unique_ptr<PreTokenizer>> MakeSplit(std::string_view pattern, bool literal, SplitBehavior behavior,
-                                                      bool invert) {
+base::Result<std::unique_ptr<PreTokenizer>> MakeSplit(std::string_view pattern, bool literal,
+                                                      SplitBehavior behavior, bool invert) {
   if (literal) {
-    if (pattern.empty()) return base::Error{base::Code::kUnsupported, "a Split by an empty string means nothing"};
+    if (pattern.empty())
+      return base::Error{base::Code::kUnsupported, "a Split by an empty string means nothing"};
     return std::unique_ptr<PreTokenizer>(new LiteralSplit(std::string(pattern), behavior, invert));
   }
   if (behavior == SplitBehavior::kIsolated) {
-    if (const auto scan = RecognisePattern(pattern)) return std::unique_ptr<PreTokenizer>(new ScanSplit(*scan));
+    if (const auto scan = RecognisePattern(pattern))
+      return std::unique_ptr<PreTokenizer>(new ScanSplit(*scan));
   }
   auto regex = Regex::Compile(pattern);
   if (!regex.ok()) return regex.error();
@@ -316,7 +327,9 @@ std::unique_ptr<PreTokenizer> MakeBertSplit() {
 }
 
 std::unique_ptr<PreTokenizer> MakeCharSplit(CharSet set, SplitBehavior behavior) {
-  const Predicate in = set == CharSet::kDigits ? IsDigit : set == CharSet::kPunctuation ? IsPunctuation : IsWhite;
+  const Predicate in = set == CharSet::kDigits        ? IsDigit
+                       : set == CharSet::kPunctuation ? IsPunctuation
+                                                      : IsWhite;
   return std::make_unique<CharSplit>(in, behavior);
 }
 

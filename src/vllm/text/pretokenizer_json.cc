@@ -17,7 +17,8 @@ base::Result<SplitBehavior> ParseBehavior(const boost::json::object& o, std::str
   if (*name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (*name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (*name == "Contiguous") return SplitBehavior::kContiguous;
-  return Unsupported(fmt::format("{}: behavior \"{}\" is not implemented", what, base::Printable(*name)));
+  return Unsupported(
+      fmt::format("{}: behavior \"{}\" is not implemented", what, base::Printable(*name)));
 }
 
 class Parser {
@@ -83,7 +84,8 @@ base::Status Parser::ParseMetaspace(const boost::json::object& o) {
   if (*scheme == "always" || *scheme == "first") {
     out_->push_back(MakePrefix(*mark, *scheme == "first"));
   } else if (*scheme != "never") {
-    return Unsupported(fmt::format("Metaspace: prepend_scheme \"{}\" is not implemented", base::Printable(*scheme)));
+    return Unsupported(fmt::format("Metaspace: prepend_scheme \"{}\" is not implemented",
+                                   base::Printable(*scheme)));
   }
   if (*split) {
     auto cut = MakeSplit(*mark, true, SplitBehavior::kMergedWithNext, false);
@@ -119,8 +121,8 @@ base::Status Parser::Parse(const boost::json::value& json, bool last) {
   } else if (*type == "Digits") {
     auto single = base::JsonBool(o, "individual_digits", false);
     if (!single.ok()) return single.error().In("Digits");
-    out_->push_back(
-        MakeCharSplit(CharSet::kDigits, *single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+    out_->push_back(MakeCharSplit(CharSet::kDigits,
+                                  *single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
   } else if (*type == "Punctuation") {
     auto behavior = ParseBehavior(o, "Punctuation", "Isolated");
     if (!behavior.ok()) return behavior.error();
@@ -132,14 +134,16 @@ base::Status Parser::Parse(const boost::json::value& json, bool last) {
     if (!cut.ok()) return cut.error();
     out_->push_back(std::move(*cut));
   } else {
-    return Unsupported(fmt::format("pre_tokenizer \"{}\" is not implemented", base::Printable(*type)));
+    return Unsupported(
+        fmt::format("pre_tokenizer \"{}\" is not implemented", base::Printable(*type)));
   }
   return {};
 }
 
 }  // namespace
 
-base::Result<PreTokenizers> ParsePreTokenizer(const boost::json::value& json, bool allow_bytes, bool* ends_in_bytes) {
+base::Result<PreTokenizers> ParsePreTokenizer(const boost::json::value& json, bool allow_bytes,
+                                              bool* ends_in_bytes) {
   *ends_in_bytes = false;
   PreTokenizers out;
   if (json.is_null()) return out;

@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view kSpaces =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// A search makes at most this many steps a match attempt; published patterns need a few per character of a word.
+// A search makes at most this many steps a match attempt; published patterns need a few per
+// character of a word.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKiB = 64 * 1024;
 constexpr size_t kJitStackMin = 32 * 1024;
@@ -41,8 +42,8 @@ base::Result<std::string> TranslatePattern(std::string_view p) {
         out += fmt::format("[^{}]", kSpaces);
       } else if (e == 'h') {  // Oniguruma: a hexadecimal digit
         out += in_class ? "0-9a-fA-F" : "[0-9a-fA-F]";
-      } else if (e == 'H' || e == 'R' || e == 'X' || e == 'G' || e == 'K' || e == 'g' || e == 'k' || e == 'y' ||
-                 e == 'Y' || e == 'C' || e == 'M') {
+      } else if (e == 'H' || e == 'R' || e == 'X' || e == 'G' || e == 'K' || e == 'g' || e == 'k' ||
+                 e == 'y' || e == 'Y' || e == 'C' || e == 'M') {
         return Bad(p, fmt::format("\\{} is not implemented", e));
       } else {
         out += c;
@@ -106,8 +107,8 @@ base::Result<std::unique_ptr<Regex>> Regex::Compile(std::string_view pattern) {
   PCRE2_SIZE offset = 0;
   // Oniguruma's ^ and $ are those of lines.
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(), options,
-                                   &number, &offset, nullptr);
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()),
+                                   translated->size(), options, &number, &offset, nullptr);
   if (code == nullptr) {
     PCRE2_UCHAR message[160];
     pcre2_get_error_message(number, message, sizeof message);
@@ -145,13 +146,15 @@ Regex::Matcher::~Matcher() {
   if (state_->stack != nullptr) pcre2_jit_stack_free(state_->stack);
 }
 
-base::Result<bool> Regex::Matcher::Find(std::string_view text, size_t from, std::pair<size_t, size_t>* match) {
+base::Result<bool> Regex::Matcher::Find(std::string_view text, size_t from,
+                                        std::pair<size_t, size_t>* match) {
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  int rc = pcre2_match(state_->code->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, state_->data,
-                       state_->context);
-  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its backtracking on the (limited) heap
-    rc = pcre2_match(state_->code->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state_->data,
-                     state_->context);
+  int rc = pcre2_match(state_->code->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+                       state_->data, state_->context);
+  if (rc ==
+      PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its backtracking on the (limited) heap
+    rc = pcre2_match(state_->code->code, subject, text.size(), from,
+                     PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state_->data, state_->context);
   }
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0) {
@@ -162,7 +165,8 @@ base::Result<bool> Regex::Matcher::Find(std::string_view text, size_t from, std:
                                    reinterpret_cast<const char*>(message))};
   }
   const PCRE2_SIZE* v = pcre2_get_ovector_pointer(state_->data);
-  if (v[1] < v[0]) return base::Error{base::Code::kUnsupported, "the tokenizer's regex uses \\K in a lookaround"};
+  if (v[1] < v[0])
+    return base::Error{base::Code::kUnsupported, "the tokenizer's regex uses \\K in a lookaround"};
   *match = {v[0], v[1]};
   return true;
 }

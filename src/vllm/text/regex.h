@@ -1,5 +1,5 @@
-// Regular expressions of tokenizer files (Oniguruma's syntax, UTF-8), run by PCRE2 with JIT under limits: an expression
-// that explodes ends in an error, not in a hang.
+// Regular expressions of tokenizer files (Oniguruma's syntax, UTF-8), run by PCRE2 with JIT under
+// limits: an expression that explodes ends in an error, not in a hang.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@ namespace vllm::text {
 
 class Regex {
  public:
-  // Errors: kUnsupported for syntax that PCRE2 reads differently or not at all; they quote the pattern.
+  // Errors: kUnsupported for syntax that PCRE2 reads differently or not at all; they quote the
+  // pattern.
   static base::Result<std::unique_ptr<Regex>> Compile(std::string_view pattern);
   ~Regex();
 

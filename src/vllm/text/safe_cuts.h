@@ -1,8 +1,9 @@
 // Where a text may be cut without changing what merging makes of it.
 //
-// SentencePiece-style tokenizers (Gemma, Llama 2) merge over a whole text. But a merge across a place needs a token in
-// which the two characters at that place are neighbours. Where no token has them so, nothing ever crosses, and the two
-// sides can be merged apart: short pieces, most of which a cache knows.
+// SentencePiece-style tokenizers (Gemma, Llama 2) merge over a whole text. But a merge across a
+// place needs a token in which the two characters at that place are neighbours. Where no token has
+// them so, nothing ever crosses, and the two sides can be merged apart: short pieces, most of which
+// a cache knows.
 #pragma once
 
 #include <bitset>

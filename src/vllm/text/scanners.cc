@@ -46,21 +46,24 @@ inline const char* SkipNewlines(const char* p, const char* end) {
 template <bool kAnyCase>
 const char* Contraction(const char* p, const char* end) {
   if (end - p < 2) return nullptr;
-  const auto lower = [](char c) { return kAnyCase && c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const auto lower = [](char c) {
+    return kAnyCase && c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  };
   const char a = lower(p[1]);
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return p + 2;
   if (end - p < 3) return nullptr;
   const char b = lower(p[2]);
   if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return p + 3;
   // U+017F, long s, is an s to Unicode case folding.
-  if (kAnyCase && static_cast<uint8_t>(p[1]) == 0xC5 && static_cast<uint8_t>(p[2]) == 0xBF) return p + 3;
+  if (kAnyCase && static_cast<uint8_t>(p[1]) == 0xC5 && static_cast<uint8_t>(p[2]) == 0xBF)
+    return p + 3;
   return nullptr;
 }
 
 // \s*[\r\n]+|\s+(?!\S)|\s+ (kNewlines) or \s+(?!\S)|\s+ at white space p.
 template <bool kNewlines>
 const char* WhiteSpace(const char* p, const char* end) {
-  const char* last = p;      // start of the run's last character
+  const char* last = p;         // start of the run's last character
   const char* after = nullptr;  // behind the run's last newline
   const char* q = p;
   while (q < end) {
@@ -83,7 +86,9 @@ const char* NextLlama(const char* p, const char* end) {
   if (c & kLetters) return SkipRun<kLetters>(p + length, end);
   if (c & kNumber) {
     p += length;
-    for (int n = 1; (kMaxDigits == 0 || n < kMaxDigits) && p < end && (Peek(p, &length) & kNumber); ++n) p += length;
+    for (int n = 1; (kMaxDigits == 0 || n < kMaxDigits) && p < end && (Peek(p, &length) & kNumber);
+         ++n)
+      p += length;
     return p;
   }
   if (kContractions && *p == '\'') {
@@ -95,7 +100,8 @@ const char* NextLlama(const char* p, const char* end) {
   if (!(c & kNewline) && (n & kLetters)) return SkipRun<kLetters>(next + next_length, end);
   constexpr uint8_t kWordish = kSpace | kLetters | kNumber;
   if (!(c & kSpace)) return SkipNewlines(SkipRun<kWordish, true>(next, end), end);
-  if (*p == ' ' && next < end && !(n & kWordish)) return SkipNewlines(SkipRun<kWordish, true>(next, end), end);
+  if (*p == ' ' && next < end && !(n & kWordish))
+    return SkipNewlines(SkipRun<kWordish, true>(next, end), end);
   return WhiteSpace<true>(p, end);
 }
 
@@ -118,8 +124,9 @@ const char* NextGpt2(const char* p, const char* end) {
 
 inline bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// [!-/:-~ without letters and digits][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|
-// \s*[\r\n]+|\s+(?!\S)|\s+; null where nothing matches (digits, control characters).
+// [!-/:-~ without letters and digits][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
+// ?[\p{P}\p{S}]+[\r\n]*| \s*[\r\n]+|\s+(?!\S)|\s+; null where nothing matches (digits, control
+// characters).
 const char* NextDeepSeek(const char* p, const char* end) {
   constexpr uint8_t kWord = kLetter | kMark;
   constexpr uint8_t kSigns = kPunctuation | kSymbol;
@@ -177,14 +184,16 @@ void SplitRuns(std::string_view text, Span span, std::vector<Span>* out, int lim
 bool IsNumber(uint32_t c) { return ClassOf(c) & kNumber; }
 
 constexpr std::string_view kAnyCase = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
-constexpr std::string_view kSpeltCase = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|";
+constexpr std::string_view kSpeltCase =
+    "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|";
 
 }  // namespace
 
 std::optional<Scan> RecognisePattern(std::string_view p) {
   constexpr std::string_view kTail = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   const std::string word(R"([^\r\n\p{L}\p{N}]?\p{L}+|)");
-  const std::string gpt2(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))");
+  const std::string gpt2(
+      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))");
   const std::pair<std::string, Scan> plain[] = {
       {gpt2, Scan::kGpt2},  // a lone space is a gap then, which comes to the same
       {gpt2 + R"(|\s+)", Scan::kGpt2},
@@ -194,7 +203,8 @@ std::optional<Scan> RecognisePattern(std::string_view p) {
       {R"(\p{N}{1,3})", Scan::kDigits3},
       {R"(\p{N}+)", Scan::kDigitRun},
       {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", Scan::kCjkRun},
-      {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+      {"[!\"#$%&'()*+,\\-./"
+       ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
        "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
        Scan::kDeepSeek3},
   };

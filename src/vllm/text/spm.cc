@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint32_t kNever = 0xFFFFFFFFu;
 
-// Higher scores get smaller ranks; the order of finite floats is the order of their bits, sign aside.
+// Higher scores get smaller ranks; the order of finite floats is the order of their bits, sign
+// aside.
 uint32_t RankOfScore(float score) {
   const auto bits = std::bit_cast<uint32_t>(score == 0.0f ? 0.0f : score);
   const uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -21,15 +22,18 @@ uint32_t RankOfScore(float score) {
 
 }  // namespace
 
-base::Result<std::unique_ptr<SpmModel>> SpmModel::Create(const Vocab& vocab, const std::vector<float>& scores,
-                                                         const std::vector<uint8_t>& control, int32_t unk_id) {
+base::Result<std::unique_ptr<SpmModel>> SpmModel::Create(const Vocab& vocab,
+                                                         const std::vector<float>& scores,
+                                                         const std::vector<uint8_t>& control,
+                                                         int32_t unk_id) {
   std::unique_ptr<SpmModel> m(new SpmModel(vocab));
   m->unk_id_ = unk_id;
   m->ranks_.assign(static_cast<size_t>(vocab.size()), kNever);
   for (int32_t id = 0; id < vocab.size(); ++id) {
     if (!std::isfinite(scores[id])) {
-      return base::Error{base::Code::kCorrupt,
-                         fmt::format("tokenizer.ggml.scores[{}] is not a finite number; the file is damaged", id)};
+      return base::Error{
+          base::Code::kCorrupt,
+          fmt::format("tokenizer.ggml.scores[{}] is not a finite number; the file is damaged", id)};
     }
     if (control[id] || !vocab.Has(id)) continue;
     m->ranks_[id] = RankOfScore(scores[id]);
@@ -70,9 +74,10 @@ base::Status SpmModel::EncodePiece(std::string_view text, Span piece, Scratch* s
     for (uint32_t i = s.begin; i < s.end; ++i) {
       id = byte_ids_[static_cast<uint8_t>(text[i])];
       if (id < 0) {
-        return base::Error{base::Code::kUnsupported,
-                           fmt::format("this tokenizer has no token for \"{}\" and no unknown token",
-                                       base::Printable(text.substr(s.begin, s.end - s.begin)))};
+        return base::Error{
+            base::Code::kUnsupported,
+            fmt::format("this tokenizer has no token for \"{}\" and no unknown token",
+                        base::Printable(text.substr(s.begin, s.end - s.begin)))};
       }
       scratch->ids.push_back(id);
     }

@@ -1,5 +1,5 @@
-// SentencePiece's BPE as GGUF files carry it: two neighbours may be merged when their text is a token, the token with
-// the highest score first (Kudo and Richardson, arXiv:1808.06226).
+// SentencePiece's BPE as GGUF files carry it: two neighbours may be merged when their text is a
+// token, the token with the highest score first (Kudo and Richardson, arXiv:1808.06226).
 #pragma once
 
 #include <array>
@@ -17,8 +17,10 @@ namespace vllm::text {
 class SpmModel : public Model {
  public:
   // `vocab` must outlive the model. `control[id]`: text never becomes this id. `scores`: one an id.
-  static base::Result<std::unique_ptr<SpmModel>> Create(const Vocab& vocab, const std::vector<float>& scores,
-                                                        const std::vector<uint8_t>& control, int32_t unk_id);
+  static base::Result<std::unique_ptr<SpmModel>> Create(const Vocab& vocab,
+                                                        const std::vector<float>& scores,
+                                                        const std::vector<uint8_t>& control,
+                                                        int32_t unk_id);
   base::Status Encode(std::string_view text, std::span<const Span> words, Scratch* scratch,
                       std::vector<int32_t>* out) const override;
 

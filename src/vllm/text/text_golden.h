@@ -1,13 +1,13 @@
 // Reading tests/goldens/text. For tests and benchmarks only.
 #pragma once
 
+#include <zlib.h>
+
+#include <boost/json.hpp>
 #include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
-
-#include <boost/json.hpp>
-#include <zlib.h>
 
 #include "base/json.h"
 #include "vllm/text/gguf_vocab.h"
@@ -19,7 +19,8 @@ inline std::string ReadGz(const std::string& path) {
   gzFile f = gzopen(path.c_str(), "rb");
   if (f == nullptr) return out;
   char buffer[1 << 16];
-  for (int n; (n = gzread(f, buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<size_t>(n));
+  for (int n; (n = gzread(f, buffer, sizeof buffer)) > 0;)
+    out.append(buffer, static_cast<size_t>(n));
   gzclose(f);
   return out;
 }

@@ -42,7 +42,8 @@ void StatePool::Return(std::unique_ptr<EncodeState> state) {
 }
 
 base::Status TokenizerParts::AddToken(const AddedToken& token) {
-  if (static_cast<size_t>(token.id) >= special.size()) special.resize(static_cast<size_t>(token.id) + 1);
+  if (static_cast<size_t>(token.id) >= special.size())
+    special.resize(static_cast<size_t>(token.id) + 1);
   if (token.special) special[token.id] = 1;
   if (!token.normalized) return raw_added.Add(token, token.content);
   std::string storage;
@@ -51,8 +52,8 @@ base::Status TokenizerParts::AddToken(const AddedToken& token) {
   return normalized_added.Add(token, *match);
 }
 
-base::Status TokenizerParts::EncodeText(std::string_view normalized, bool at_start, EncodeState* state,
-                                        std::vector<int32_t>* out) const {
+base::Status TokenizerParts::EncodeText(std::string_view normalized, bool at_start,
+                                        EncodeState* state, std::vector<int32_t>* out) const {
   if (normalized.empty()) return {};
   state->tokens.Reset(normalized, at_start);
   for (const auto& p : pre_tokenizers) {
@@ -61,12 +62,14 @@ base::Status TokenizerParts::EncodeText(std::string_view normalized, bool at_sta
   return model->Encode(state->tokens.text, state->tokens.words, &state->scratch, out);
 }
 
-base::Status TokenizerParts::EncodeSection(std::string_view text, bool at_start, const std::vector<Span>& ranges,
-                                           EncodeState* state, std::vector<int32_t>* out) const {
+base::Status TokenizerParts::EncodeSection(std::string_view text, bool at_start,
+                                           const std::vector<Span>& ranges, EncodeState* state,
+                                           std::vector<int32_t>* out) const {
   auto normalized = Normalize(normalizers, text, &state->normalized);
   if (!normalized.ok()) return normalized.error();
   if (normalized_added.empty()) return EncodeText(*normalized, at_start, state, out);
-  // Offsets moved with normalization: a control token counts here only if the whole section allows it.
+  // Offsets moved with normalization: a control token counts here only if the whole section allows
+  // it.
   const bool all = ranges.size() == 1 && ranges[0].size() == text.size();
   const std::vector<Span> whole{{0, all ? static_cast<uint32_t>(normalized->size()) : 0}};
   state->inner.clear();
@@ -126,7 +129,8 @@ base::Status TokenizerParts::Encode(std::string_view text, const std::vector<Spa
       if (normalized_added.empty() || begin >= end) continue;
       local.push_back({begin - s.span.begin, end - s.span.begin});
     }
-    status = EncodeSection(text.substr(s.span.begin, s.span.size()), s.span.begin == 0, local, state.get(), out);
+    status = EncodeSection(text.substr(s.span.begin, s.span.size()), s.span.begin == 0, local,
+                           state.get(), out);
     if (!status.ok()) break;
   }
   pool.Return(std::move(state));
@@ -142,17 +146,21 @@ namespace {
 
 void AddTemplate(const TokenizerParts& p, std::vector<int32_t>* ids) {
   size_t skip = 0;
-  if (!p.prefix.empty() && !ids->empty() && p.bos && p.prefix[0] == *p.bos && ids->front() == *p.bos) skip = 1;
+  if (!p.prefix.empty() && !ids->empty() && p.bos && p.prefix[0] == *p.bos &&
+      ids->front() == *p.bos)
+    skip = 1;
   ids->insert(ids->begin(), p.prefix.begin() + static_cast<ptrdiff_t>(skip), p.prefix.end());
   ids->insert(ids->end(), p.suffix.begin(), p.suffix.end());
 }
 
 }  // namespace
 
-base::Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
+base::Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
+                                                     const EncodeOptions& options) const {
   std::vector<int32_t> ids;
   const std::vector<Span> nowhere;
-  if (auto s = parts_->Encode(text, options.parse_special ? nullptr : &nowhere, &ids); !s.ok()) return s.error();
+  if (auto s = parts_->Encode(text, options.parse_special ? nullptr : &nowhere, &ids); !s.ok())
+    return s.error();
   if (options.add_special_tokens) AddTemplate(*parts_, &ids);
   return ids;
 }
@@ -163,8 +171,9 @@ base::Result<std::vector<int32_t>> Tokenizer::EncodeSegments(std::span<const Seg
   std::vector<Span> ranges;
   for (const Segment& s : segments) {
     if (text.size() + s.text.size() > kMaxText) {
-      return base::Error{base::Code::kInvalidArgument,
-                         fmt::format("a prompt of more than {} cannot be tokenised", base::HumanBytes(kMaxText))};
+      return base::Error{
+          base::Code::kInvalidArgument,
+          fmt::format("a prompt of more than {} cannot be tokenised", base::HumanBytes(kMaxText))};
     }
     const auto begin = static_cast<uint32_t>(text.size());
     text.append(s.text);

@@ -1,12 +1,16 @@
-// Text to token ids and back, for every tokenizer.json and GGUF vocabulary that published models use.
+// Text to token ids and back, for every tokenizer.json and GGUF vocabulary that published models
+// use.
 //
-// Text goes through: cutting out added tokens -> normalizer -> pre-tokenizer -> model (BPE, Unigram, WordPiece) ->
-// template (BOS and the like). Ids go back through the decoder chain. Anything in a file that is not implemented is
-// refused by name at load: an unknown part would give plausible but wrong ids.
+// Text goes through: cutting out added tokens -> normalizer -> pre-tokenizer -> model (BPE,
+// Unigram, WordPiece) -> template (BOS and the like). Ids go back through the decoder chain.
+// Anything in a file that is not implemented is refused by name at load: an unknown part would give
+// plausible but wrong ids.
 //
-// Input that is not UTF-8 is read with U+FFFD in place of each invalid sequence. Unicode data: utf8proc's (15.0).
+// Input that is not UTF-8 is read with U+FFFD in place of each invalid sequence. Unicode data:
+// utf8proc's (15.0).
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,8 +18,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json/fwd.hpp>
 
 #include "base/result.h"
 #include "vllm/text/gguf_vocab.h"
@@ -27,17 +29,20 @@ struct TokenizerParts;
 
 // What tokenizer_config.json says beside tokenizer.json. Everything may be left out.
 struct TokenizerOptions {
-  std::string bos_token, eos_token, pad_token, unk_token;  // token texts; empty: none, or found in tokenizer.json
-  std::optional<bool> add_bos_token;  // true: exactly one BOS in front; false: none; absent: as the template says
+  std::string bos_token, eos_token, pad_token,
+      unk_token;  // token texts; empty: none, or found in tokenizer.json
+  std::optional<bool>
+      add_bos_token;  // true: exactly one BOS in front; false: none; absent: as the template says
   std::optional<bool> add_eos_token;  // likewise behind
 };
 
 struct EncodeOptions {
-  // BOS, EOS, CLS, SEP as the model's template says. A text that itself begins with the BOS token (and parse_special)
-  // doesn't get a second one in front of it.
+  // BOS, EOS, CLS, SEP as the model's template says. A text that itself begins with the BOS token
+  // (and parse_special) doesn't get a second one in front of it.
   bool add_special_tokens = true;
-  // Whether the text of a control token ("<|im_end|>") becomes its id. False for what a user typed. Added tokens that
-  // aren't special ("<think>" of Qwen3) are cut out either way: the model was trained so.
+  // Whether the text of a control token ("<|im_end|>") becomes its id. False for what a user typed.
+  // Added tokens that aren't special ("<think>" of Qwen3) are cut out either way: the model was
+  // trained so.
   bool parse_special = true;
 };
 
@@ -52,7 +57,8 @@ class Tokenizer {
   // `json`: a parsed tokenizer.json. Errors: kCorrupt or kUnsupported, naming the field.
   static base::Result<std::unique_ptr<Tokenizer>> FromJson(const boost::json::value& json,
                                                            const TokenizerOptions& options = {});
-  // A directory with tokenizer.json and perhaps tokenizer_config.json, special_tokens_map.json. Errors name the file.
+  // A directory with tokenizer.json and perhaps tokenizer_config.json, special_tokens_map.json.
+  // Errors name the file.
   static base::Result<std::unique_ptr<Tokenizer>> FromDirectory(const std::string& path);
   // A GGUF file's metadata. Errors name the `tokenizer.ggml.*` key.
   static base::Result<std::unique_ptr<Tokenizer>> FromGguf(const GgufVocab& vocab);
@@ -63,11 +69,14 @@ class Tokenizer {
 
   // Errors: kUnsupported when a vocabulary has no token for some character and no unknown token;
   // kResourceExhausted when a tokenizer's regex exceeds its match limits on this text.
-  base::Result<std::vector<int32_t>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+  base::Result<std::vector<int32_t>> Encode(std::string_view text,
+                                            const EncodeOptions& options = {}) const;
 
-  // As Encode of the concatenated texts, but control tokens are recognised only inside runs of segments with
-  // parse_special, so a message's content cannot forge them. Neighbouring segments are tokenised as one text.
-  base::Result<std::vector<int32_t>> EncodeSegments(std::span<const Segment> segments, bool add_special_tokens) const;
+  // As Encode of the concatenated texts, but control tokens are recognised only inside runs of
+  // segments with parse_special, so a message's content cannot forge them. Neighbouring segments
+  // are tokenised as one text.
+  base::Result<std::vector<int32_t>> EncodeSegments(std::span<const Segment> segments,
+                                                    bool add_special_tokens) const;
 
   // Ids that don't exist are skipped. Bytes that aren't UTF-8 come out as U+FFFD.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
@@ -79,7 +88,8 @@ class Tokenizer {
   // The token as the vocabulary writes it ("Ġhello", "▁hello", "<0x0A>"); empty for a hole.
   std::string_view TokenText(int32_t id) const;
   std::optional<int32_t> TokenId(std::string_view token_text) const;
-  // The bytes this token adds to a text (" hello", "\n"), whole characters or not; a special token gives its own text.
+  // The bytes this token adds to a text (" hello", "\n"), whole characters or not; a special token
+  // gives its own text.
   std::string TokenBytes(int32_t id) const;
 
   std::optional<int32_t> bos_id() const;

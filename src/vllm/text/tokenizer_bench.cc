@@ -1,5 +1,6 @@
-// How fast texts become ids:  text_bench <tokenizer.json or .json.gz or .vocab.gz> <text file> [seconds]
-// One thread, CPU time; the text is encoded in one call, again and again, and in calls of 4 KiB.
+// How fast texts become ids:  text_bench <tokenizer.json or .json.gz or .vocab.gz> <text file>
+// [seconds] One thread, CPU time; the text is encoded in one call, again and again, and in calls of
+// 4 KiB.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -15,15 +16,18 @@ namespace {
 base::Result<std::unique_ptr<vllm::text::Tokenizer>> Load(const std::string& path) {
   if (base::EndsWith(path, ".vocab.gz")) {
     vllm::text::PackedVocab packed;
-    if (!packed.Read(path)) return base::Error{base::Code::kCorrupt, path + " is no packed vocabulary"};
+    if (!packed.Read(path))
+      return base::Error{base::Code::kCorrupt, path + " is no packed vocabulary"};
     return vllm::text::Tokenizer::FromGguf(packed.vocab);
   }
   return vllm::text::Tokenizer::FromJson(vllm::text::ReadJsonGz(path));  // plain files are read too
 }
 
 // MB/s of encoding `text` in pieces of `piece` bytes.
-double Measure(const vllm::text::Tokenizer& t, std::string_view text, size_t piece, double seconds, size_t* tokens) {
-  const std::clock_t start = std::clock();  // of this process, so that neighbours on the machine don't count
+double Measure(const vllm::text::Tokenizer& t, std::string_view text, size_t piece, double seconds,
+               size_t* tokens) {
+  const std::clock_t start =
+      std::clock();  // of this process, so that neighbours on the machine don't count
   size_t bytes = 0;
   double elapsed = 0;
   do {
@@ -60,6 +64,7 @@ int main(int argc, char** argv) {
   size_t tokens = 0;
   for (const size_t piece : {text.size(), size_t{4096}}) {
     const double speed = Measure(**t, text, std::max<size_t>(piece, 1), seconds, &tokens);
-    fmt::print("{} bytes in calls of {}: {} tokens, {:.1f} MB/s\n", text.size(), piece, tokens, speed);
+    fmt::print("{} bytes in calls of {}: {} tokens, {:.1f} MB/s\n", text.size(), piece, tokens,
+               speed);
   }
 }

@@ -59,10 +59,12 @@ base::Status Loader::LoadTokens() {
   const size_t n = v_.tokens.size();
   if (n == 0) return Corrupt("tokenizer.ggml.tokens is empty");
   if (!v_.token_types.empty() && v_.token_types.size() != n) {
-    return Corrupt(fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens", v_.token_types.size(), n));
+    return Corrupt(fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens",
+                               v_.token_types.size(), n));
   }
   if (!v_.scores.empty() && v_.scores.size() != n) {
-    return Corrupt(fmt::format("tokenizer.ggml.scores has {} entries for {} tokens", v_.scores.size(), n));
+    return Corrupt(
+        fmt::format("tokenizer.ggml.scores has {} entries for {} tokens", v_.scores.size(), n));
   }
   size_t bytes = 0;
   for (const auto t : v_.tokens) bytes += t.size();
@@ -71,12 +73,15 @@ base::Status Loader::LoadTokens() {
   p_.special.assign(n, 0);
   for (size_t i = 0; i < n; ++i) {
     const auto id = static_cast<int32_t>(i);
-    const std::string empty = fmt::format("[EMPTY_{}]", i);  // never matches text, but the id must have a name
-    if (auto s = p_.vocab.Add(v_.tokens[i].empty() ? std::string_view(empty) : v_.tokens[i], id); !s.ok()) {
+    const std::string empty =
+        fmt::format("[EMPTY_{}]", i);  // never matches text, but the id must have a name
+    if (auto s = p_.vocab.Add(v_.tokens[i].empty() ? std::string_view(empty) : v_.tokens[i], id);
+        !s.ok()) {
       return s.error().In("tokenizer.ggml.tokens");
     }
     const int32_t type = Type(id);
-    control_[i] = type == GgufVocab::kControl || type == GgufVocab::kUnknown || v_.tokens[i].empty();
+    control_[i] =
+        type == GgufVocab::kControl || type == GgufVocab::kUnknown || v_.tokens[i].empty();
     p_.special[i] = type == GgufVocab::kControl || type == GgufVocab::kUnknown;
   }
   return {};
@@ -88,13 +93,15 @@ base::Status Loader::LoadSpecialIds() {
     std::optional<int32_t>* to;
     const char* key;
   };
-  for (const Named& n : {Named{&v_.bos_id, &p_.bos, "bos_token_id"}, Named{&v_.eos_id, &p_.eos, "eos_token_id"},
-                         Named{&v_.unk_id, &p_.unk, "unknown_token_id"},
-                         Named{&v_.pad_id, &p_.pad, "padding_token_id"},
-                         Named{&v_.sep_id, &sep_, "seperator_token_id"}, Named{&v_.cls_id, &cls_, "cls_token_id"}}) {
+  for (const Named& n :
+       {Named{&v_.bos_id, &p_.bos, "bos_token_id"}, Named{&v_.eos_id, &p_.eos, "eos_token_id"},
+        Named{&v_.unk_id, &p_.unk, "unknown_token_id"},
+        Named{&v_.pad_id, &p_.pad, "padding_token_id"},
+        Named{&v_.sep_id, &sep_, "seperator_token_id"}, Named{&v_.cls_id, &cls_, "cls_token_id"}}) {
     if (!*n.from) continue;
     if (**n.from < 0 || **n.from >= p_.vocab.size()) {
-      return Corrupt(fmt::format("tokenizer.ggml.{} is {}, outside the {} tokens", n.key, **n.from, p_.vocab.size()));
+      return Corrupt(fmt::format("tokenizer.ggml.{} is {}, outside the {} tokens", n.key, **n.from,
+                                 p_.vocab.size()));
     }
     *n.to = **n.from;
   }
@@ -104,13 +111,16 @@ base::Status Loader::LoadSpecialIds() {
 base::Status Loader::LoadAddedTokens() {
   for (int32_t id = 0; id < p_.vocab.size(); ++id) {
     const int32_t type = Type(id);
-    if (type != GgufVocab::kControl && type != GgufVocab::kUserDefined && type != GgufVocab::kUnknown) continue;
+    if (type != GgufVocab::kControl && type != GgufVocab::kUserDefined &&
+        type != GgufVocab::kUnknown)
+      continue;
     if (v_.tokens[static_cast<size_t>(id)].empty()) continue;
     AddedToken t;
     t.content = v_.tokens[static_cast<size_t>(id)];
     t.id = id;
     t.special = type != GgufVocab::kUserDefined;
-    if (t.content.size() > AddedTokens::kMaxBytes) continue;  // some files mark long junk as unused control tokens
+    if (t.content.size() > AddedTokens::kMaxBytes)
+      continue;  // some files mark long junk as unused control tokens
     if (auto s = p_.AddToken(t); !s.ok()) return s.error().In("tokenizer.ggml.tokens");
   }
   return {};
@@ -118,18 +128,21 @@ base::Status Loader::LoadAddedTokens() {
 
 base::Status Loader::Around(bool bos, bool eos) {
   if (bos) {
-    if (!p_.bos) return Corrupt("tokenizer.ggml.add_bos_token is set, but there is no bos_token_id");
+    if (!p_.bos)
+      return Corrupt("tokenizer.ggml.add_bos_token is set, but there is no bos_token_id");
     p_.prefix.push_back(*p_.bos);
   }
   if (eos) {
-    if (!p_.eos) return Corrupt("tokenizer.ggml.add_eos_token is set, but there is no eos_token_id");
+    if (!p_.eos)
+      return Corrupt("tokenizer.ggml.add_eos_token is set, but there is no eos_token_id");
     p_.suffix.push_back(*p_.eos);
   }
   return {};
 }
 
 base::Result<std::vector<float>> Loader::Scores() const {
-  if (v_.scores.empty()) return Corrupt("tokenizer.ggml.scores is missing; this kind of vocabulary needs it");
+  if (v_.scores.empty())
+    return Corrupt("tokenizer.ggml.scores is missing; this kind of vocabulary needs it");
   return v_.scores;
 }
 
@@ -144,14 +157,16 @@ base::Status Loader::LoadBpe(const GgufPre& pre) {
   spec.lenient = true;
   spec.control = &control_;
   spec.unk_id = p_.unk.value_or(-1);
-  if (v_.merges.empty()) return Corrupt("tokenizer.ggml.merges is missing; this kind of vocabulary needs it");
+  if (v_.merges.empty())
+    return Corrupt("tokenizer.ggml.merges is missing; this kind of vocabulary needs it");
   spec.merges.reserve(v_.merges.size());
   for (size_t i = 0; i < v_.merges.size(); ++i) {
     const std::string_view m = v_.merges[i];
     const size_t space = m.find(' ', 1);
     if (space == std::string_view::npos || space + 1 == m.size()) {
-      return Corrupt(fmt::format("tokenizer.ggml.merges[{}], \"{}\", is not two texts with a space between", i,
-                                 base::Printable(m)));
+      return Corrupt(
+          fmt::format("tokenizer.ggml.merges[{}], \"{}\", is not two texts with a space between", i,
+                      base::Printable(m)));
     }
     spec.merges.emplace_back(m.substr(0, space), m.substr(space + 1));
   }
@@ -245,11 +260,14 @@ base::Status Loader::LoadT5() {
   spec.lowest_score = std::numeric_limits<double>::infinity();
   for (int32_t id = 0; id < p_.vocab.size(); ++id) {
     const int32_t type = Type(id);
-    if (type == GgufVocab::kNormal) spec.lowest_score = std::min<double>(spec.lowest_score, (*scores)[id]);
-    spec.usable.push_back(type == GgufVocab::kNormal || type == GgufVocab::kUserDefined || type == GgufVocab::kUnused);
+    if (type == GgufVocab::kNormal)
+      spec.lowest_score = std::min<double>(spec.lowest_score, (*scores)[id]);
+    spec.usable.push_back(type == GgufVocab::kNormal || type == GgufVocab::kUserDefined ||
+                          type == GgufVocab::kUnused);
     spec.scores.push_back(type == GgufVocab::kUserDefined ? 0.0 : (*scores)[id]);
   }
-  if (spec.lowest_score == std::numeric_limits<double>::infinity()) return Corrupt("no token is of the normal type");
+  if (spec.lowest_score == std::numeric_limits<double>::infinity())
+    return Corrupt("no token is of the normal type");
   auto model = UnigramModel::Create(std::move(spec));
   if (!model.ok()) return model.error();
   p_.model = std::move(*model);
@@ -277,10 +295,12 @@ base::Status Loader::Load() {
   base::Status status;
   if (v_.model == "gpt2" || v_.model == "gemma4") {
     GgufPre pre;
-    const std::string_view name = v_.model == "gemma4" ? std::string_view("gemma4") : std::string_view(v_.pre);
+    const std::string_view name =
+        v_.model == "gemma4" ? std::string_view("gemma4") : std::string_view(v_.pre);
     if (!FindGgufPre(name, &pre)) {
-      return base::Error{base::Code::kUnsupported,
-                         fmt::format("tokenizer.ggml.pre \"{}\" is not implemented", base::Printable(name))};
+      return base::Error{
+          base::Code::kUnsupported,
+          fmt::format("tokenizer.ggml.pre \"{}\" is not implemented", base::Printable(name))};
     }
     status = LoadBpe(pre);
   } else if (v_.model == "llama") {
@@ -290,8 +310,9 @@ base::Status Loader::Load() {
   } else if (v_.model == "t5") {
     status = LoadT5();
   } else {
-    return base::Error{base::Code::kUnsupported,
-                       fmt::format("tokenizer.ggml.model \"{}\" is not implemented", base::Printable(v_.model))};
+    return base::Error{
+        base::Code::kUnsupported,
+        fmt::format("tokenizer.ggml.model \"{}\" is not implemented", base::Printable(v_.model))};
   }
   if (!status.ok()) return status;
   return LoadAddedTokens();

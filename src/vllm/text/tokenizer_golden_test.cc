@@ -77,7 +77,8 @@ TEST_P(RealTokenizer, LeavesControlTokensInPlainTextAsText) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RealTokenizer, testing::Values("qwen3", "llama3", "gemma3", "deepseek_v3"),
+INSTANTIATE_TEST_SUITE_P(All, RealTokenizer,
+                         testing::Values("qwen3", "llama3", "gemma3", "deepseek_v3"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TokenizerReports, GiveTheIdsOfTheReports) {
@@ -114,7 +115,8 @@ TEST(SmallTokenizers, GiveTheIdsAndTextsOfTheReference) {
       const std::string text(c.at("text").as_string());
       const auto want = Ids(c.at("ids"));
       const auto got = (*t)->Encode(text, {.add_special_tokens = false});
-      // The reference drops a character that has no token when there's no unknown token; here that is an error.
+      // The reference drops a character that has no token when there's no unknown token; here that
+      // is an error.
       if (!got.ok()) {
         EXPECT_EQ(got.error().code, base::Code::kUnsupported);
         continue;
@@ -143,8 +145,8 @@ TEST_P(GgufTokenizer, GivesTheExpectedIds) {
   ASSERT_TRUE(t.ok()) << t.error().message;
   ASSERT_GT(packed.cases.size(), 40u);
   for (const auto& c : packed.cases) {
-    const auto got =
-        (*t)->Encode(c.at("text").as_string(), {.add_special_tokens = false, .parse_special = false});
+    const auto got = (*t)->Encode(c.at("text").as_string(),
+                                  {.add_special_tokens = false, .parse_special = false});
     ASSERT_TRUE(got.ok()) << got.error().message;
     EXPECT_EQ(*got, Ids(c.at("ids"))) << boost::json::serialize(c.at("text"));
     if (packed.vocab.model != "bert") {  // which lowers the case
@@ -156,9 +158,9 @@ TEST_P(GgufTokenizer, GivesTheExpectedIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer,
-                         testing::Values("bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4",
-                                         "gpt-2", "llama-bpe", "llama-spm", "mpt", "phi-3", "qwen2", "qwen35", "refact",
-                                         "starcoder"),
+                         testing::Values("bert-bge", "command-r", "deepseek-coder", "deepseek-llm",
+                                         "falcon", "gemma-4", "gpt-2", "llama-bpe", "llama-spm",
+                                         "mpt", "phi-3", "qwen2", "qwen35", "refact", "starcoder"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

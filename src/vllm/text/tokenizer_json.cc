@@ -18,13 +18,16 @@ constexpr size_t kMaxFileBytes = size_t{192} << 20;
 
 base::Status LoadVocabObject(const json::object& model, Vocab* vocab) {
   const json::value* v = model.if_contains("vocab");
-  if (v == nullptr || !v->is_object()) return Corrupt("model: \"vocab\" is not an object of token to id");
+  if (v == nullptr || !v->is_object())
+    return Corrupt("model: \"vocab\" is not an object of token to id");
   vocab->Reserve(v->get_object().size(), 0);
   for (const auto& field : v->get_object()) {
     if (!field.value().is_int64()) {
-      return Corrupt(fmt::format("model.vocab: the id of \"{}\" is not an integer", base::Printable(field.key())));
+      return Corrupt(fmt::format("model.vocab: the id of \"{}\" is not an integer",
+                                 base::Printable(field.key())));
     }
-    if (auto s = vocab->Add(field.key(), field.value().get_int64()); !s.ok()) return s.error().In("model.vocab");
+    if (auto s = vocab->Add(field.key(), field.value().get_int64()); !s.ok())
+      return s.error().In("model.vocab");
   }
   return {};
 }
@@ -54,7 +57,9 @@ base::Result<int32_t> Loader::UnkId(const json::object& model) {
   if (!token.ok()) return token.error().In("model");
   if (token->empty()) return -1;
   const int32_t id = p_.vocab.Find(*token);
-  if (id < 0) return Corrupt(fmt::format("model: unk_token \"{}\" is not in the vocab", base::Printable(*token)));
+  if (id < 0)
+    return Corrupt(
+        fmt::format("model: unk_token \"{}\" is not in the vocab", base::Printable(*token)));
   p_.unk = id;
   return id;
 }
@@ -69,8 +74,9 @@ base::Status Loader::LoadBpe(const json::object& model, bool bytes) {
     const char* name;
     bool* value;
   };
-  for (const Flag& f : {Flag{"fuse_unk", &spec.fuse_unk}, Flag{"byte_fallback", &spec.byte_fallback},
-                        Flag{"ignore_merges", &spec.ignore_merges}}) {
+  for (const Flag& f :
+       {Flag{"fuse_unk", &spec.fuse_unk}, Flag{"byte_fallback", &spec.byte_fallback},
+        Flag{"ignore_merges", &spec.ignore_merges}}) {
     auto v = base::JsonBool(model, f.name, false);
     if (!v.ok()) return v.error().In("model");
     *f.value = *v;
@@ -102,7 +108,8 @@ base::Status Loader::LoadBpe(const json::object& model, bool bytes) {
       spec.merges.emplace_back(m.get_array()[0].get_string(), m.get_array()[1].get_string());
       continue;
     }
-    return Corrupt(fmt::format("model.merges[{}] is neither \"left right\" nor [\"left\", \"right\"]", i));
+    return Corrupt(
+        fmt::format("model.merges[{}] is neither \"left right\" nor [\"left\", \"right\"]", i));
   }
   spec.byte_level = bytes;
   spec.cut_safely = !bytes;
@@ -124,7 +131,8 @@ base::Status Loader::LoadUnigram(const json::object& model) {
         !v.get_array()[1].is_number()) {
       return Corrupt(fmt::format("model.vocab[{}] is not [token, score]", i));
     }
-    if (auto s = p_.vocab.Add(v.get_array()[0].get_string(), static_cast<int64_t>(i)); !s.ok()) return s;
+    if (auto s = p_.vocab.Add(v.get_array()[0].get_string(), static_cast<int64_t>(i)); !s.ok())
+      return s;
     spec.scores.push_back(v.get_array()[1].to_number<double>());
     spec.lowest_score = std::min(spec.lowest_score, spec.scores.back());
   }
@@ -196,8 +204,9 @@ base::Status Loader::LoadAddedTokens(const json::object& root) {
       const char* name;
       bool* value;
     };
-    for (const Flag& f : {Flag{"special", &t.special}, Flag{"single_word", &t.single_word}, Flag{"lstrip", &t.lstrip},
-                          Flag{"rstrip", &t.rstrip}, Flag{"normalized", &t.normalized}}) {
+    for (const Flag& f : {Flag{"special", &t.special}, Flag{"single_word", &t.single_word},
+                          Flag{"lstrip", &t.lstrip}, Flag{"rstrip", &t.rstrip},
+                          Flag{"normalized", &t.normalized}}) {
       auto v = base::JsonBool(**object, f.name, false);
       if (!v.ok()) return v.error().In(where);
       *f.value = *v;
@@ -231,26 +240,31 @@ base::Status Loader::LoadTemplateProcessing(const json::object& o) {
   std::vector<int32_t> before, after;
   bool seen = false;
   for (const json::value& item : **single) {
-    if (!item.is_object() || item.get_object().size() != 1) return Corrupt("post_processor: \"single\" is malformed");
+    if (!item.is_object() || item.get_object().size() != 1)
+      return Corrupt("post_processor: \"single\" is malformed");
     const auto& field = *item.get_object().begin();
     if (!field.value().is_object()) return Corrupt("post_processor: \"single\" is malformed");
     auto id = base::JsonString(field.value().get_object(), "id", "");
     if (!id.ok()) return id.error().In("post_processor");
     if (field.key() == "Sequence") {
-      if (*id != "A" || seen) return Unsupported("post_processor: \"single\" is more than one sequence A");
+      if (*id != "A" || seen)
+        return Unsupported("post_processor: \"single\" is more than one sequence A");
       seen = true;
       continue;
     }
-    const json::value* entry =
-        specials != nullptr && specials->is_object() ? specials->get_object().if_contains(*id) : nullptr;
+    const json::value* entry = specials != nullptr && specials->is_object()
+                                   ? specials->get_object().if_contains(*id)
+                                   : nullptr;
     if (field.key() != "SpecialToken" || entry == nullptr || !entry->is_object()) {
-      return Corrupt(fmt::format("post_processor: special token \"{}\" is not defined", base::Printable(*id)));
+      return Corrupt(
+          fmt::format("post_processor: special token \"{}\" is not defined", base::Printable(*id)));
     }
     auto ids = ArrayField(entry->get_object(), "ids", "post_processor");
     if (!ids.ok()) return ids.error();
     for (const json::value& v : **ids) {
       if (!v.is_int64() || v.get_int64() < 0 || v.get_int64() >= p_.vocab.size()) {
-        return Corrupt(fmt::format("post_processor: the ids of \"{}\" are not in the vocab", base::Printable(*id)));
+        return Corrupt(fmt::format("post_processor: the ids of \"{}\" are not in the vocab",
+                                   base::Printable(*id)));
       }
       (seen ? after : before).push_back(static_cast<int32_t>(v.get_int64()));
     }
@@ -258,7 +272,8 @@ base::Status Loader::LoadTemplateProcessing(const json::object& o) {
   // In a Sequence of post-processors a later one goes around what an earlier one made.
   p_.prefix.insert(p_.prefix.begin(), before.begin(), before.end());
   p_.suffix.insert(p_.suffix.end(), after.begin(), after.end());
-  if (p_.prefix.size() + p_.suffix.size() > 1024) return Corrupt("post_processor adds more than 1024 tokens");
+  if (p_.prefix.size() + p_.suffix.size() > 1024)
+    return Corrupt("post_processor adds more than 1024 tokens");
   return {};
 }
 
@@ -287,7 +302,8 @@ base::Status Loader::LoadTemplate(const json::value& post) {
     }
     return {};
   }
-  return Unsupported(fmt::format("post_processor \"{}\" is not implemented", base::Printable(*type)));
+  return Unsupported(
+      fmt::format("post_processor \"{}\" is not implemented", base::Printable(*type)));
 }
 
 base::Status Loader::Load(const json::object& root) {
@@ -308,7 +324,8 @@ base::Status Loader::Load(const json::object& root) {
     };
     const json::value* fallback = o.if_contains("byte_fallback");
     allow_bytes = o.if_contains("merges") != nullptr && blank("continuing_subword_prefix") &&
-                  blank("end_of_word_suffix") && (fallback == nullptr || *fallback == json::value(false));
+                  blank("end_of_word_suffix") &&
+                  (fallback == nullptr || *fallback == json::value(false));
   }
   bool bytes = false;
   auto pre = ParsePreTokenizer(field("pre_tokenizer"), allow_bytes, &bytes);
@@ -329,7 +346,8 @@ base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* p) {
     std::optional<int32_t>* id;
     const char* name;
   };
-  for (const Named& n : {Named{&options.bos_token, &p->bos, "bos_token"}, Named{&options.eos_token, &p->eos, "eos_token"},
+  for (const Named& n : {Named{&options.bos_token, &p->bos, "bos_token"},
+                         Named{&options.eos_token, &p->eos, "eos_token"},
                          Named{&options.pad_token, &p->pad, "pad_token"},
                          Named{&options.unk_token, &p->unk, "unk_token"}}) {
     if (n.text->empty()) continue;
@@ -379,8 +397,9 @@ base::Status ReadConfig(const std::string& path, TokenizerOptions* options) {
     const char* key;
     std::string* value;
   };
-  for (const Text& t : {Text{"bos_token", &options->bos_token}, Text{"eos_token", &options->eos_token},
-                        Text{"pad_token", &options->pad_token}, Text{"unk_token", &options->unk_token}}) {
+  for (const Text& t :
+       {Text{"bos_token", &options->bos_token}, Text{"eos_token", &options->eos_token},
+        Text{"pad_token", &options->pad_token}, Text{"unk_token", &options->unk_token}}) {
     auto text = TokenField(**object, t.key);
     if (!text.ok()) return text.error().In(path);
     if (t.value->empty()) *t.value = *text;
@@ -389,8 +408,8 @@ base::Status ReadConfig(const std::string& path, TokenizerOptions* options) {
     const char* key;
     std::optional<bool>* value;
   };
-  for (const Flag& f :
-       {Flag{"add_bos_token", &options->add_bos_token}, Flag{"add_eos_token", &options->add_eos_token}}) {
+  for (const Flag& f : {Flag{"add_bos_token", &options->add_bos_token},
+                        Flag{"add_eos_token", &options->add_eos_token}}) {
     if (IsNull(**object, f.key)) continue;
     auto v = base::JsonBool(**object, f.key, false);
     if (!v.ok()) return v.error().In(path);
@@ -417,8 +436,10 @@ base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromDirectory(const std::str
   std::error_code ec;
   const std::string file = (fs::path(path) / "tokenizer.json").string();
   if (!fs::is_regular_file(file, ec)) {
-    return base::Error{base::Code::kNotFound,
-                       fmt::format("{}: there is no tokenizer.json in this directory; get it with the model", path)};
+    return base::Error{
+        base::Code::kNotFound,
+        fmt::format("{}: there is no tokenizer.json in this directory; get it with the model",
+                    path)};
   }
   TokenizerOptions options;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {

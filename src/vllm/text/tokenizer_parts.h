@@ -50,18 +50,21 @@ struct TokenizerParts {
   std::optional<int32_t> bos, eos, pad, unk;
   mutable StatePool pool;
 
-  // Registers a token that is cut out of the text. REQUIRES: it is in `vocab`, and the normalizers are there.
+  // Registers a token that is cut out of the text. REQUIRES: it is in `vocab`, and the normalizers
+  // are there.
   base::Status AddToken(const AddedToken& token);
-  // `text` (any bytes); control tokens count only in `special_ranges`, or everywhere when that is null.
-  base::Status Encode(std::string_view text, const std::vector<Span>* special_ranges, std::vector<int32_t>* out) const;
+  // `text` (any bytes); control tokens count only in `special_ranges`, or everywhere when that is
+  // null.
+  base::Status Encode(std::string_view text, const std::vector<Span>* special_ranges,
+                      std::vector<int32_t>* out) const;
 
   static std::unique_ptr<Tokenizer> Wrap(std::unique_ptr<TokenizerParts> parts) {
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
   }
 
  private:
-  base::Status EncodeSection(std::string_view text, bool at_start, const std::vector<Span>& ranges, EncodeState* state,
-                             std::vector<int32_t>* out) const;
+  base::Status EncodeSection(std::string_view text, bool at_start, const std::vector<Span>& ranges,
+                             EncodeState* state, std::vector<int32_t>* out) const;
   base::Status EncodeText(std::string_view normalized, bool at_start, EncodeState* state,
                           std::vector<int32_t>* out) const;
 };

@@ -20,7 +20,8 @@ class Trie {
       int32_t next = Next(node, c);
       if (next == kNone) {
         next = ++last_;
-        if (last_ > (1 << 26) || !edges_.Insert(Key(node, c), static_cast<uint64_t>(next))) return false;
+        if (last_ > (1 << 26) || !edges_.Insert(Key(node, c), static_cast<uint64_t>(next)))
+          return false;
       }
       node = next;
     }

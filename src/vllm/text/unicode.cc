@@ -1,9 +1,9 @@
 #include "vllm/text/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <cstring>
-
-#include <utf8proc.h>
 
 namespace vllm::text {
 
@@ -55,17 +55,18 @@ bool IsWordChar(uint32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   if (NonAsciiClass(c) & (kLetter | kMark)) return true;
   // Other_Alphabetic beyond letters and marks: circled and squared Latin letters.
-  const bool other_alphabetic =
-      (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-      (c >= 0x1F170 && c <= 0x1F189);
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC ||
-         c == 0x200C || c == 0x200D || other_alphabetic;
+  const bool other_alphabetic = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                                (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+         category == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || other_alphabetic;
 }
 
 bool IsCjkIdeograph(uint32_t c) {
-  // The published range starts at 2B820; the widely used implementation has 2B920, and its ids are the reference.
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+  // The published range starts at 2B820; the widely used implementation has 2B920, and its ids are
+  // the reference.
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
@@ -187,14 +188,15 @@ void AppendLower(uint32_t c, std::string* out) {
 bool QuickCheck(NormalForm form, std::string_view s) {
   if (IsAscii(s)) return true;
   if (form != NormalForm::kNfc) return false;
-  // Below U+0300 there's no combining mark and nothing that NFC changes; CJK ideographs of the main block and kana
-  // without voiced marks neither compose nor decompose.
+  // Below U+0300 there's no combining mark and nothing that NFC changes; CJK ideographs of the main
+  // block and kana without voiced marks neither compose nor decompose.
   for (size_t i = 0; i < s.size();) {
     uint32_t c;
     i += DecodeValid(s.data() + i, &c);
     const bool stable = c < 0x300 || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x2010 && c <= 0x2027) ||
-                        (c >= 0x3000 && c <= 0x3020) || (c >= 0x3041 && c <= 0x3096) || (c >= 0x30A0 && c <= 0x30FF) ||
-                        (c >= 0x400 && c <= 0x482) || (c >= 0xFF00 && c <= 0xFFEF) || (c >= 0x1F300 && c <= 0x1FAFF);
+                        (c >= 0x3000 && c <= 0x3020) || (c >= 0x3041 && c <= 0x3096) ||
+                        (c >= 0x30A0 && c <= 0x30FF) || (c >= 0x400 && c <= 0x482) ||
+                        (c >= 0xFF00 && c <= 0xFFEF) || (c >= 0x1F300 && c <= 0x1FAFF);
     if (!stable) return false;
   }
   return true;
@@ -222,7 +224,8 @@ std::string Normalized(NormalForm form, std::string_view s) {
       chars.insert(chars.end(), parts, parts + n);
     }
   }
-  // Canonical order. utf8proc's own pass is quadratic in the length of a run of marks, which a text may choose.
+  // Canonical order. utf8proc's own pass is quadratic in the length of a run of marks, which a text
+  // may choose.
   const auto combining = [](utf8proc_int32_t c) {
     return c < 0x300 ? 0 : static_cast<int>(utf8proc_get_property(c)->combining_class);
   };
@@ -234,15 +237,17 @@ std::string Normalized(NormalForm form, std::string_view s) {
     size_t end = i;
     while (end < chars.size() && combining(chars[end]) != 0) ++end;
     if (end - i > 1) {
-      std::stable_sort(chars.begin() + static_cast<ptrdiff_t>(i), chars.begin() + static_cast<ptrdiff_t>(end),
+      std::stable_sort(chars.begin() + static_cast<ptrdiff_t>(i),
+                       chars.begin() + static_cast<ptrdiff_t>(end),
                        [&](auto a, auto b) { return combining(a) < combining(b); });
     }
     i = end;
   }
   size_t n = chars.size();
   if (compose) {
-    const auto composed = utf8proc_normalize_utf32(chars.data(), static_cast<utf8proc_ssize_t>(n),
-                                                   static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    const auto composed = utf8proc_normalize_utf32(
+        chars.data(), static_cast<utf8proc_ssize_t>(n),
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     if (composed >= 0) n = static_cast<size_t>(composed);
   }
   std::string out;
@@ -260,7 +265,8 @@ uint32_t ByteToStandIn(uint8_t byte) {
 }
 
 int StandInToByte(uint32_t c) {
-  if ((c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF)) return static_cast<int>(c);
+  if ((c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF))
+    return static_cast<int>(c);
   if (c < 256 || c > 256 + 67) return -1;
   const int k = static_cast<int>(c) - 256;
   return k <= 32 ? k : k < 67 ? 0x7F + k - 33 : 0xAD;

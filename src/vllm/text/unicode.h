@@ -1,4 +1,5 @@
-// UTF-8 and the Unicode properties that tokenizers ask for. Everything here is pure and thread-safe.
+// UTF-8 and the Unicode properties that tokenizers ask for. Everything here is pure and
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -9,7 +10,8 @@
 
 namespace vllm::text {
 
-// Bits of a character's class. A character has at most one of kLetter, kNumber, kMark, kPunctuation, kSymbol.
+// Bits of a character's class. A character has at most one of kLetter, kNumber, kMark,
+// kPunctuation, kSymbol.
 enum CharClass : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}: Nd, Nl and No
@@ -36,8 +38,8 @@ constexpr std::array<uint8_t, 128> MakeAsciiClasses() {
       t[c] = kSpace | kOther;
     } else if (c < 32 || c == 127) {
       t[c] = kOther;
-    } else if (c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '`' || c == '|' ||
-               c == '~') {
+    } else if (c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '`' ||
+               c == '|' || c == '~') {
       t[c] = kSymbol;
     } else {
       t[c] = kPunctuation;
@@ -83,9 +85,9 @@ std::vector<uint32_t> ToCodePoints(std::string_view valid);
 
 bool IsAscii(std::string_view s);
 
-// Length of the longest valid prefix of `s`; `*bad` is the length of the invalid sequence behind it (a maximal subpart,
-// as the Unicode standard recommends to replace), 0 when all is valid. With `*incomplete` set, the bad sequence could
-// still become a character if more bytes followed.
+// Length of the longest valid prefix of `s`; `*bad` is the length of the invalid sequence behind it
+// (a maximal subpart, as the Unicode standard recommends to replace), 0 when all is valid. With
+// `*incomplete` set, the bad sequence could still become a character if more bytes followed.
 size_t ValidPrefix(std::string_view s, size_t* bad, bool* incomplete);
 inline bool IsValidUtf8(std::string_view s) {
   size_t bad;

@@ -14,10 +14,12 @@ base::Result<std::unique_ptr<UnigramModel>> UnigramModel::Create(UnigramSpec spe
   for (int32_t id = 0; id < vocab.size(); ++id) {
     if (!vocab.Has(id) || !spec.usable[id] || vocab.Text(id).empty()) continue;
     if (!std::isfinite(spec.scores[id])) {
-      return base::Error{base::Code::kCorrupt, fmt::format("the score of token {} is not a finite number", id)};
+      return base::Error{base::Code::kCorrupt,
+                         fmt::format("the score of token {} is not a finite number", id)};
     }
     if (!m->trie_.Insert(vocab.Text(id), id)) {
-      return base::Error{base::Code::kCorrupt, "the vocabulary is too large or made to collide; it is refused"};
+      return base::Error{base::Code::kCorrupt,
+                         "the vocabulary is too large or made to collide; it is refused"};
     }
   }
   m->all_bytes_ = spec.byte_fallback;
@@ -32,8 +34,8 @@ base::Result<std::unique_ptr<UnigramModel>> UnigramModel::Create(UnigramSpec spe
 base::Status UnigramModel::EncodeWord(std::string_view word, std::vector<int32_t>* out) const {
   struct Node {
     double score = -std::numeric_limits<double>::max();
-    int32_t id = -1;      // of the token that ends here; -1: unknown character
-    uint32_t start = 0;   // where that token starts
+    int32_t id = -1;     // of the token that ends here; -1: unknown character
+    uint32_t start = 0;  // where that token starts
     bool reached = false;
   };
   const double unknown_score = spec_.lowest_score - 10.0;  // the constant of SentencePiece
@@ -44,7 +46,8 @@ base::Status UnigramModel::EncodeWord(std::string_view word, std::vector<int32_t
     const size_t length = static_cast<size_t>(Utf8Length(static_cast<uint8_t>(word[i])));
     const double here = best[i].score;
     const auto offer = [&](size_t end, double score, int32_t id) {
-      if (!best[end].reached || score > best[end].score) best[end] = {score, id, static_cast<uint32_t>(i), true};
+      if (!best[end].reached || score > best[end].score)
+        best[end] = {score, id, static_cast<uint32_t>(i), true};
     };
     bool single = false;
     int32_t node = Trie::kRoot;
@@ -88,8 +91,8 @@ base::Status UnigramModel::EncodeWord(std::string_view word, std::vector<int32_t
   return {};
 }
 
-base::Status UnigramModel::Encode(std::string_view text, std::span<const Span> words, Scratch* scratch,
-                                  std::vector<int32_t>* out) const {
+base::Status UnigramModel::Encode(std::string_view text, std::span<const Span> words,
+                                  Scratch* scratch, std::vector<int32_t>* out) const {
   for (const Span w : words) {
     if (w.size() == 0) continue;
     const bool cached = w.size() <= WordCache::kMaxBytes;

@@ -1,4 +1,5 @@
-// Unigram language model: the segmentation with the highest sum of token scores (Kudo, arXiv:1804.10959), by Viterbi.
+// Unigram language model: the segmentation with the highest sum of token scores (Kudo,
+// arXiv:1804.10959), by Viterbi.
 #pragma once
 
 #include <array>
@@ -13,10 +14,10 @@
 namespace vllm::text {
 
 struct UnigramSpec {
-  const Vocab* vocab = nullptr;     // outlives the model
-  std::vector<double> scores;       // one an id
-  std::vector<uint8_t> usable;      // ids that text may become
-  double lowest_score = 0;          // an unknown character costs 10 more than this
+  const Vocab* vocab = nullptr;  // outlives the model
+  std::vector<double> scores;    // one an id
+  std::vector<uint8_t> usable;   // ids that text may become
+  double lowest_score = 0;       // an unknown character costs 10 more than this
   int32_t unk_id = -1;
   bool byte_fallback = false;
 };

@@ -28,17 +28,20 @@ void Vocab::Reserve(size_t tokens, size_t bytes) {
 
 base::Status Vocab::Add(std::string_view text, int64_t id) {
   if (id < 0 || id >= kMaxId) {
-    return base::Error{base::Code::kCorrupt, fmt::format("token \"{}\" has id {}, outside 0..{}; the file is damaged",
-                                                         base::Printable(text), id, kMaxId - 1)};
+    return base::Error{base::Code::kCorrupt,
+                       fmt::format("token \"{}\" has id {}, outside 0..{}; the file is damaged",
+                                   base::Printable(text), id, kMaxId - 1)};
   }
   const auto i = static_cast<int32_t>(id);
   if (Has(i)) {
     if (Text(i) == text) return {};
-    return base::Error{base::Code::kCorrupt, fmt::format("tokens \"{}\" and \"{}\" both have id {}; the file is damaged",
-                                                         base::Printable(Text(i)), base::Printable(text), id)};
+    return base::Error{base::Code::kCorrupt,
+                       fmt::format("tokens \"{}\" and \"{}\" both have id {}; the file is damaged",
+                                   base::Printable(Text(i)), base::Printable(text), id)};
   }
   if (arena_.size() + text.size() >= kHole) {
-    return base::Error{base::Code::kResourceExhausted, "the vocabulary has more than 4 GiB of text"};
+    return base::Error{base::Code::kResourceExhausted,
+                       "the vocabulary has more than 4 GiB of text"};
   }
   if (i >= size()) entries_.resize(static_cast<size_t>(i) + 1);
   entries_[i] = {static_cast<uint32_t>(arena_.size()), static_cast<uint32_t>(text.size())};
@@ -62,7 +65,8 @@ base::Status Vocab::Link(int32_t id) {
     }
     if (Text(table_[slot]) == text) return {};
     if (++probes > FlatMap::kMaxProbes) {
-      return base::Error{base::Code::kCorrupt, "the vocabulary's texts are made to collide; it is refused"};
+      return base::Error{base::Code::kCorrupt,
+                         "the vocabulary's texts are made to collide; it is refused"};
     }
   }
 }

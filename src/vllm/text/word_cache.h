@@ -1,5 +1,5 @@
-// A bounded cache from short words to their ids. Most words of a text are short and come again, and looking one up here
-// takes a tenth of merging it anew.
+// A bounded cache from short words to their ids. Most words of a text are short and come again, and
+// looking one up here takes a tenth of merging it anew.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,8 @@ class WordCache {
   }
 
  private:
-  // 32,768 entries are 1 MiB: about what a core's second-level cache holds, and more words than most texts have.
+  // 32,768 entries are 1 MiB: about what a core's second-level cache holds, and more words than
+  // most texts have.
   static constexpr size_t kEntries = 1 << 15;
   static size_t Slot(Key key) {
     const uint64_t h = (key.low ^ (key.high * 0x9E3779B97F4A7C15ull)) * 0xff51afd7ed558ccdull;

@@ -8,7 +8,8 @@ base::Result<std::unique_ptr<WordPieceModel>> WordPieceModel::Create(const WordP
   std::unique_ptr<WordPieceModel> m(new WordPieceModel);
   m->max_characters_ = spec.max_characters;
   m->unk_id_ = spec.unk_id;
-  const base::Error refused{base::Code::kCorrupt, "the vocabulary is too large or made to collide; it is refused"};
+  const base::Error refused{base::Code::kCorrupt,
+                            "the vocabulary is too large or made to collide; it is refused"};
   for (int32_t id = 0; id < spec.vocab->size(); ++id) {
     if (!spec.vocab->Has(id) || (spec.control != nullptr && (*spec.control)[id])) continue;
     const std::string_view t = spec.vocab->Text(id);
@@ -16,7 +17,8 @@ base::Result<std::unique_ptr<WordPieceModel>> WordPieceModel::Create(const WordP
       if (!base::StartsWith(t, prefix) || t.size() == prefix.size()) return true;
       return trie->Insert(t.substr(prefix.size()), id);
     };
-    if (!insert(&m->first_, spec.word_prefix) || !insert(&m->rest_, spec.continuing_prefix)) return refused;
+    if (!insert(&m->first_, spec.word_prefix) || !insert(&m->rest_, spec.continuing_prefix))
+      return refused;
   }
   return m;
 }

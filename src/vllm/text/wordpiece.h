@@ -1,5 +1,5 @@
-// WordPiece: from the left, always the longest token that fits (BERT, arXiv:1810.04805). A word that cannot be covered
-// is one unknown token.
+// WordPiece: from the left, always the longest token that fits (BERT, arXiv:1810.04805). A word
+// that cannot be covered is one unknown token.
 #pragma once
 
 #include <memory>
