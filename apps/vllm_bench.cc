@@ -71,7 +71,7 @@ base::Result<std::vector<Line>> Measure(const MicroFlags& f, const std::string& 
     for (int r = -1; r < f.repeat; ++r) {  // the first warms up
       llm.Reset(0);
       const vllm::engine::SamplingParams greedy = {.temperature = 0, .max_tokens = output, .ignore_eos = true};
-      const auto done = llm.Generate(0, Ids(prompt, vocab, r), greedy, {});
+      const auto done = llm.Generate(0, Ids(prompt, vocab, r + 1), greedy, {});
       if (!done) return done.error();
       if (r < 0) continue;
       line.rates.push_back(output > 1 ? static_cast<double>(output - 1) / done->decode_seconds
