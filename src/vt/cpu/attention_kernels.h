@@ -25,7 +25,7 @@ inline std::byte* KeysOf(const KvLayer& kv, int64_t block, int64_t head) {
 
 inline void StoreElement(const KvLayer& kv, std::byte* base, int64_t i, float x) {
   if (kv.half) {
-    const uint16_t h = HalfBits(x);
+    const uint16_t h = kv.brain ? BrainBits(x) : HalfBits(x);
     __builtin_memcpy(base + 2 * i, &h, 2);
   } else {
     __builtin_memcpy(base + 4 * i, &x, 4);
@@ -48,14 +48,19 @@ inline float LoadElement(const KvLayer& kv, const std::byte* base, int64_t i) {
   if (kv.half) {
     uint16_t h;
     __builtin_memcpy(&h, base + 2 * i, 2);
-    return HalfBitsToFloat(h);
+    if (!kv.brain) return HalfBitsToFloat(h);
+    const uint32_t u = static_cast<uint32_t>(h) << 16;
+    float b;
+    __builtin_memcpy(&b, &u, 4);
+    return b;
   }
   float f;
   __builtin_memcpy(&f, base + 4 * i, 4);
   return f;
 }
 inline vf LoadElements(const KvLayer& kv, const std::byte* base, int64_t i) {
-  return kv.half ? LoadHalf(base + 2 * i) : LoadAs<vf>(base + 4 * i);
+  if (!kv.half) return LoadAs<vf>(base + 4 * i);
+  return kv.brain ? LoadBf16(base + 2 * i) : LoadHalf(base + 2 * i);
 }
 
 struct KeySpan {

@@ -83,7 +83,7 @@ constexpr int64_t PanelBytes(const FormatSpec& s, int nr, int64_t k) {
 // Values of the non-linear 4-bit formats (GGUF's IQ4_NL and IQ4_XS).
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-// Activations (Q8_A32) in the arena, a row of K values: i8 q[K], f32 d[K / 32], i16 sum of each 16 [K / 16].
+// Bytes of a row of activations: blocks of quant.h's BlockQ8A32.
 constexpr int64_t ActivationRowBytes(int64_t k) { return k / 32 * 40; }
 
 }  // namespace vt::cpu

@@ -41,7 +41,8 @@ struct KvLayer {
   int64_t block_bytes = 0;
   int64_t block_size = 16, pitch = 16;
   int64_t kv_heads = 0, head_dim = 0;
-  bool half = true;  // f16, else f32
+  bool half = true;   // 16 bits, else f32
+  bool brain = false;  // bf16 instead of f16
 };
 
 struct AttentionArgs {

@@ -98,20 +98,19 @@ TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
       }
       kernels_.quantize(row, kK, out);
       for (int64_t b = 0; b < kK / 32; ++b) {
-        float d;
-        std::memcpy(&d, out + kK + 4 * b, 4);
+        ir::BlockQ8A32 block;
+        std::memcpy(&block, out + b * 40, sizeof block);
+        const float d = block.d;
         for (int h = 0; h < 2; ++h) {
-          int16_t sum;
-          std::memcpy(&sum, out + kK + kK / 8 + 2 * (2 * b + h), 2);
           int want = 0;
           for (int i = 0; i < 16; ++i) {
-            const int q = static_cast<int8_t>(out[32 * b + 16 * h + i]);
+            const int q = block.q[16 * h + i];
             float& v = row[32 * b + 16 * h + i];
             ASSERT_NEAR(d * static_cast<float>(q), v, d * 0.501f);
             want += q;
             v = d * static_cast<float>(q);
           }
-          ASSERT_EQ(sum, want);
+          ASSERT_EQ(block.sum[h], want);
         }
       }
     }

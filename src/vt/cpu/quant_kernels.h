@@ -11,15 +11,23 @@
 namespace vt::cpu {
 namespace {
 
+// A row of Q8_A32: blocks of (f32 d, i16 sums of 16 values each, 32 x i8), as quant.h says.
+constexpr int kActivationBlock = 40;
 struct ActivationRow {
-  const int8_t* q;
-  const float* d;       // [k / 32]
-  const int16_t* sums;  // [k / 16]
+  const std::byte* p;
+
+  const int8_t* q(int64_t block) const { return reinterpret_cast<const int8_t*>(p + block * kActivationBlock + 8); }
+  float d(int64_t block) const {
+    float x;
+    __builtin_memcpy(&x, p + block * kActivationBlock, 4);
+    return x;
+  }
+  int sum(int64_t block, int half) const {
+    int16_t x;
+    __builtin_memcpy(&x, p + block * kActivationBlock + 4 + 2 * half, 2);
+    return x;
+  }
 };
-inline ActivationRow RowOf(const std::byte* p, int64_t k) {
-  return {reinterpret_cast<const int8_t*>(p), reinterpret_cast<const float*>(p + k),
-          reinterpret_cast<const int16_t*>(p + k + k / 8)};
-}
 
 // What is taken off the integer sums for codes that carry an offset.
 constexpr int ZeroOf(const FormatSpec& s) { return s.is_signed ? kSignedOffset : s.zero; }
@@ -122,10 +130,10 @@ template <int G>
 inline void ScaledSums(const ActivationRow& x, int64_t k, float* out) {
   for (int64_t b = 0; b < k / 32; ++b) {
     if constexpr (G == 32) {
-      out[b] = x.d[b] * static_cast<float>(x.sums[2 * b] + x.sums[2 * b + 1]);
+      out[b] = x.d(b) * static_cast<float>(x.sum(b, 0) + x.sum(b, 1));
     } else {
-      out[2 * b] = x.d[b] * static_cast<float>(x.sums[2 * b]);
-      out[2 * b + 1] = x.d[b] * static_cast<float>(x.sums[2 * b + 1]);
+      out[2 * b] = x.d(b) * static_cast<float>(x.sum(b, 0));
+      out[2 * b + 1] = x.d(b) * static_cast<float>(x.sum(b, 1));
     }
   }
 }
@@ -165,13 +173,13 @@ inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x
         }
         if constexpr (S.scale == ScaleKind::kSuper32) sc = WidenI8(header + (2 + i) * kNr);
         for (int m = 0; m < M; ++m) {
-          vi dot = DotGroups<S, 8>(w, x[m].q + 32 * b);
-          if constexpr (kZero != 0) dot -= SplatInt(kZero * (x[m].sums[2 * b] + x[m].sums[2 * b + 1]));
+          vi dot = DotGroups<S, 8>(w, x[m].q(b));
+          if constexpr (kZero != 0) dot -= SplatInt(kZero * (x[m].sum(b, 0) + x[m].sum(b, 1)));
           if constexpr (S.super == 1) {
-            acc[m] += ToFloat(dot) * (d * x[m].d[b]);
+            acc[m] += ToFloat(dot) * (d * x[m].d(b));
             if constexpr (HasStoredMin(S)) acc[m] += min * sums[m][b];
           } else {
-            scaled[m] += ToFloat(dot * sc) * x[m].d[b];
+            scaled[m] += ToFloat(dot * sc) * x[m].d(b);
             if constexpr (HasStoredMin(S)) minima[m] += min * sums[m][b];
           }
         }
@@ -192,11 +200,11 @@ inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x
         for (int m = 0; m < M; ++m) {
           vi dot[2];
           for (int h = 0; h < 2; ++h) {
-            dot[h] = DotGroups<S, 4>(w + 4 * h, x[m].q + 32 * b + 16 * h);
-            if constexpr (kZero != 0) dot[h] -= SplatInt(kZero * x[m].sums[2 * b + h]);
+            dot[h] = DotGroups<S, 4>(w + 4 * h, x[m].q(b) + 16 * h);
+            if constexpr (kZero != 0) dot[h] -= SplatInt(kZero * x[m].sum(b, h));
             if constexpr (HasStoredMin(S)) minima[m] += min[h] * sums[m][2 * b + h];
           }
-          scaled[m] += ToFloat(dot[0] * sc[0] + dot[1] * sc[1]) * x[m].d[b];
+          scaled[m] += ToFloat(dot[0] * sc[0] + dot[1] * sc[1]) * x[m].d(b);
         }
       }
     }
@@ -217,7 +225,7 @@ void Gemv(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scratch) {
   ActivationRow x[M];
   const float* sums[M];
   for (int m = 0; m < M; ++m) {
-    x[m] = RowOf(a.x + m * a.x_stride, a.k);
+    x[m] = {a.x + m * a.x_stride};
     float* s = reinterpret_cast<float*>(scratch) + m * (a.k / GroupOf(S));
     if constexpr (HasStoredMin(S)) ScaledSums<GroupOf(S)>(x[m], a.k, s);
     sums[m] = s;
@@ -301,7 +309,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
   ActivationRow x[MR];
   for (int m = 0; m < MR; ++m) {
     const int64_t r = row + m < a.rows ? row + m : a.rows - 1;  // past the end: again the last, not written
-    x[m] = RowOf(a.x + r * a.x_stride, a.k);
+    x[m] = {a.x + r * a.x_stride};
     if constexpr (T.has_min) ScaledSums<T.group>(x[m], a.k, sums + m * count);
   }
   vf acc[MR][2] = {};
@@ -326,7 +334,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
         const vi c0 = LoadAs<vi>(w0 + j * kVectorBytes), c1 = LoadAs<vi>(w1 + j * kVectorBytes);
 #pragma GCC unroll 4
         for (int m = 0; m < MR; ++m) {
-          const vi s = SplatWord(x[m].q + g * T.group + 4 * j);
+          const vi s = SplatWord(x[m].q(g * T.group / 32) + g * T.group % 32 + 4 * j);
           if constexpr (T.depth == 0) {
             dot[m][0] = DotSigned(dot[m][0], c0, s);
             dot[m][1] = DotSigned(dot[m][1], c1, s);
@@ -349,7 +357,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
           Pin(c1);
 #pragma GCC unroll 4
           for (int m = 0; m < MR; ++m) {
-            const vi s = SplatWord(x[m].q + g * T.group + 4 * j);
+            const vi s = SplatWord(x[m].q(g * T.group / 32) + g * T.group % 32 + 4 * j);
             pairs[m][0] = j == h ? PairDot(c0, s) : Add16(pairs[m][0], PairDot(c0, s));
             pairs[m][1] = j == h ? PairDot(c1, s) : Add16(pairs[m][1], PairDot(c1, s));
             Pin(pairs[m][0]);
@@ -366,7 +374,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
       for (int m = 0; m < MR; ++m) {
         dot[m][0] = dot[m][1] = vi{};
         for (int j = 0; j < kGroups; ++j) {
-          const vi s = SplatWord(x[m].q + g * T.group + 4 * j);
+          const vi s = SplatWord(x[m].q(g * T.group / 32) + g * T.group % 32 + 4 * j);
           dot[m][0] = DotU8(dot[m][0], LoadAs<vi>(w0 + j * kVectorBytes), s);
           dot[m][1] = DotU8(dot[m][1], LoadAs<vi>(w1 + j * kVectorBytes), s);
         }
@@ -376,7 +384,7 @@ inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels
     const vf s0 = Load(u[0].scale + g * kNr), s1 = Load(u[1].scale + g * kNr);
 #pragma GCC unroll 4
     for (int m = 0; m < MR; ++m) {
-      const vf d = Splat(x[m].d[g * T.group / 32]);
+      const vf d = Splat(x[m].d(g * T.group / 32));
       acc[m][0] += ToFloat(dot[m][0]) * (s0 * d);
       acc[m][1] += ToFloat(dot[m][1]) * (s1 * d);
     }
@@ -442,9 +450,6 @@ void QuantReadRow(const std::byte* panel, int lane, int64_t k, float* out, std::
 }
 
 inline void QuantizeRow(const float* x, int64_t n, std::byte* out) {
-  int8_t* q = reinterpret_cast<int8_t*>(out);
-  float* d = reinterpret_cast<float*>(out + n);
-  int16_t* sums = reinterpret_cast<int16_t*>(out + n + n / 8);
   constexpr int kVectors = 32 / kNr;
   for (int64_t b = 0; b < n / 32; ++b) {
     vf v[kVectors], m = {};
@@ -453,19 +458,21 @@ inline void QuantizeRow(const float* x, int64_t n, std::byte* out) {
       m = Max(m, Max(v[i], -v[i]));
     }
     const float scale = MaxLane(m) / 127.0f;
-    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    d[b] = scale;
+    const float inverse = scale > 1e-37f ? 1.0f / scale : 0.0f;  // 1 / a subnormal is infinite
+    std::byte* block = out + b * kActivationBlock;
+    __builtin_memcpy(block, &scale, 4);
     const vf magic = Splat(12582912.0f);  // rounds to nearest even, as long as |x| < 2^22
     vi half[2] = {};
     for (int i = 0; i < kVectors; ++i) {
-      const vi r = (vi)(v[i] * inverse + magic) - (vi)magic;
+      const vi r = (vi)(Unfused(v[i] * inverse) + magic) - (vi)magic;
       half[i * kNr / 16] += r;
-      StoreAs(q + 32 * b + i * kNr, __builtin_convertvector(r, vi8q));
+      StoreAs(block + 8 + i * kNr, __builtin_convertvector(r, vi8q));
     }
     for (int h = 0; h < 2; ++h) {
       int s = 0;
       for (int i = 0; i < kNr; ++i) s += half[h][i];
-      sums[2 * b + h] = static_cast<int16_t>(s);
+      const auto sum = static_cast<int16_t>(s);
+      __builtin_memcpy(block + 4 + 2 * h, &sum, 2);
     }
   }
 }

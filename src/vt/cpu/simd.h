@@ -141,6 +141,13 @@ inline uint16_t HalfBits(float f) {
 #endif
 }
 
+// bf16, rounded to nearest even; NaN stays NaN.
+inline uint16_t BrainBits(float f) {
+  uint32_t u;
+  __builtin_memcpy(&u, &f, 4);
+  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(u >> 16 | 0x40);
+  return static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
 inline vf LoadBf16(const void* p) { return (vf)(__builtin_convertvector(LoadAs<vu16h>(p), vu) << 16); }
 
 inline vf Max(vf a, vf b) { return a > b ? a : b; }
@@ -161,6 +168,15 @@ inline float MaxLane(vf v) {
 }
 
 // --- integer dot products: 4 products a lane.
+
+// A product that must be rounded by itself: keeps the compiler from fusing it with the addition that follows, so that
+// activation codes are the same on machines with and without fused multiply-add.
+inline vf Unfused(vf v) {
+#if defined(__AVX2__)
+  __asm__("" : "+x"(v));
+#endif
+  return v;
+}
 
 // u8 (at most `127 * 2 * w` fits 16 bits) x i8, as pairs in 16 bits.
 #if defined(__AVX2__)
