@@ -50,7 +50,7 @@ class CaseBuilder {
     return b.Linear(x, name, n, bias);
   }
 
-  OpCase Finish(std::vector<ValueId> outputs, std::vector<OpStep> steps, double tolerance = 2e-5) {
+  OpCase Finish(std::vector<ValueId> outputs, std::vector<OpStep> steps, double tolerance = 4e-5) {
     auto g = b.Finish(std::move(outputs));
     // A case that does not build is a case with an empty graph, which the test reports by name.
     if (g) case_.graph = *std::move(g);

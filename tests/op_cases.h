@@ -24,7 +24,7 @@ struct OpCase {
   std::vector<OpStep> steps;  // in order, on one cache
   int64_t block_size = 16;
   // Bound on max|a - b| / max|b| a row, node by node: f32 sums in another order than the reference's.
-  double tolerance = 2e-5;
+  double tolerance = 4e-5;  // f32 sums in another order; VNNI also cancels an offset of 128 in each code
 };
 
 std::vector<OpCase> OpCases();

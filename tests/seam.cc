@@ -52,19 +52,25 @@ std::vector<std::string> CaptureBreaches(vt::Backend& b) {
   expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'b'),
          "a replay does not see the source's new value at the same address");
 
-  // Nothing in a capture allocates, synchronises or frees; the refusal names the call, and the capture can still end.
+  // Nothing in a capture allocates, synchronises or frees. The refusal names the call, and the capture is void: a step
+  // that needs the call would be wrong at replay.
   expect(b.BeginCapture(q).ok(), "a second BeginCapture fails");
   const base::Result<void*> inside = b.Allocate(kBytes);
   expect(!inside && inside.error().message.find("Allocate") != std::string::npos,
          "an allocation inside a capture is not refused by name");
   if (inside) b.Free(*inside);
+  const base::Result<vt::GraphHandle> broken = b.EndCaptureGraph(q);
+  expect(!broken && broken.error().message.find("Allocate") != std::string::npos,
+         "a capture with an allocation in it does not end with an error that names it");
+  expect(b.BeginCapture(q).ok(), "BeginCapture fails after a void capture");
   const base::Status waited = b.Synchronize(q);
   expect(!waited && waited.error().message.find("Synchronize") != std::string::npos,
          "a synchronisation inside a capture is not refused by name");
-  expect(!b.BeginCapture(q), "a capture inside a capture is not refused");
+  expect(!b.EndCaptureGraph(q), "a capture with a synchronisation in it does not end with an error");
+  expect(b.BeginCapture(q).ok(), "BeginCapture fails after two void captures");
   expect(b.Fill(q, target.p, 'f', kBytes).ok(), "a fill inside a capture fails");
   base::Result<vt::GraphHandle> fill = b.EndCaptureGraph(q);
-  expect(fill.ok(), "EndCaptureGraph fails after refused calls");
+  expect(fill.ok(), "EndCaptureGraph fails");
   expect(!b.EndCaptureGraph(q), "EndCaptureGraph without BeginCapture is not refused");
 
   // Graphs are independent: in any order, also after another was destroyed.

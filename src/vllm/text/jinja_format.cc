@@ -57,10 +57,13 @@ std::string Grouped(const std::string& digits, char separator, size_t group) {
 
 std::string Digits(__int128 v, int base, bool upper) {
   auto u = v < 0 ? -static_cast<unsigned __int128>(v) : static_cast<unsigned __int128>(v);
+  const char* const digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
+  const auto divisor = static_cast<unsigned __int128>(base);
   std::string s;
   do {
-    s += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<int>(u % static_cast<unsigned>(base))];
-    u /= static_cast<unsigned>(base);
+    const unsigned __int128 rest = u / divisor;
+    s += digits[static_cast<size_t>(u - rest * divisor)];
+    u = rest;
   } while (u > 0);
   std::reverse(s.begin(), s.end());
   return s;
