@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -217,11 +218,11 @@ TEST_P(RealModelTest, LengthsAroundTheWindowGiveFiniteLogProbabilities) {
   options.max_model_len = 1040;
   const auto llm = engine::Llm::Load(std::move(options));
   ASSERT_TRUE(llm.ok()) << llm.error().message;
-  // A text's log-probabilities change little with one more token: this prose repeats itself.
   const auto sentence = (*llm)->EncodePrompt("The quick brown fox jumps over the lazy dog. ");
   ASSERT_TRUE(sentence.ok());
   std::vector<int32_t> ids = *sentence;
   while (ids.size() < 1031) ids.insert(ids.end(), sentence->begin() + 1, sentence->end());
+  std::map<int64_t, std::pair<size_t, double>> prefilled;  // length -> likeliest token, its value
   const auto check = [&](int64_t first, int64_t last) {
     (*llm)->Reset(0);
     for (int64_t length = first, start = 0; length <= last; ++length) {
@@ -239,9 +240,13 @@ TEST_P(RealModelTest, LengthsAroundTheWindowGiveFiniteLogProbabilities) {
         const std::vector<double> p = LogProbabilities({step->logits, vocab});
         EXPECT_TRUE(std::all_of(p.begin(), p.end(), [](double x) { return std::isfinite(x); }))
             << length << " tokens";
-        // The text so far makes the next word all but certain.
-        EXPECT_GT(p[static_cast<size_t>(ids[static_cast<size_t>(length)])], std::log(0.2))
-            << length;
+        // Decode sees the window that prefill saw. Sums run in another order, which moves a few
+        // int8 codes of activations by one: far less than a key too many or too few would.
+        const auto best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
+        const auto [seen, is_new] = prefilled.try_emplace(length, best, p[best]);
+        if (!is_new) {
+          EXPECT_NEAR(p[seen->second.first], seen->second.second, 0.1) << length;
+        }
       }
     }
   };
