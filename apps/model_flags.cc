@@ -29,7 +29,7 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
       ->check(CLI::IsMember({"auto", "dummy"}))
       ->capture_default_str();
   app.add_option("--quantization", o.quantization, "Mix of dummy weights, as llama.cpp names them: Q4_K_M, Q8_0, ...");
-  app.add_option("--max-model-len", o.max_model_len, "Context in tokens; 0 means what the model was made for")
+  app.add_option("--max-model-len", o.max_model_len, "Context in tokens; 0: what the model was made for, 8192 at the most")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens", o.max_num_batched_tokens, "Tokens in a step; longer prompts go in pieces")
