@@ -16,12 +16,12 @@ ninja -C "$build" "${targets[@]}" > "$build/ninja.log" 2>&1 || { tail -30 "$buil
 
 failed=0
 for name in "${names[@]}"; do
-  work="$build/work/$name"
-  mkdir -p "$work/corpus"
-  log="$work/log.txt"
+  folder="$build/found/$name"
+  mkdir -p "$folder/corpus"
+  log="$folder/log.txt"
   # 20 seconds an input and 2 GiB are far above what any legal input of this size needs.
   if "$build/examples/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=16384 -use_value_profile=1 \
-      -print_final_stats=1 -artifact_prefix="$work/" "$work/corpus" "fuzz/corpus/$name" > "$log" 2>&1; then
+      -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" "fuzz/corpus/$name" > "$log" 2>&1; then
     verdict=ok
   else
     verdict=FAILED

@@ -4,7 +4,6 @@
 
 #include "base/strings.h"
 #include "vllm/engine/loaded_model.h"
-#include "vllm/engine/step_runner.h"
 #include "vllm/models/registry.h"
 #include "vt/ir/quant.h"
 
@@ -145,10 +144,10 @@ base::Result<OpenedModel> OpenModel(LoadOptions& options) {
        .block_size = options.block_size,
        .max_model_len = options.max_model_len});
   const vt::ir::ValueId logits = (*build)(builder, {config, options.max_model_len});
-  base::Result<vt::ir::Graph> graph = builder.Finish({logits});
+  const vt::ir::ValueId token = builder.Emit(vt::ir::Op::kSample, "sample", {logits, builder.SampleParams()});
+  base::Result<vt::ir::Graph> graph = builder.Finish({logits, token});
   if (!graph) return graph.error().In(options.model);
   out.graph = *std::move(graph);
-  AppendSampler(out.graph);
   const base::Status used = CheckAllUsed(checkpoint, builder.used());
   if (!used) return used.error().In(options.model);
   return out;

@@ -11,8 +11,6 @@ namespace {
 
 using vt::ir::Bucket;
 
-constexpr const char* kSamplingParams = "sampling_params";
-
 bool Holds(const Bucket& bucket, const Bucket& step) {
   return step.tokens <= bucket.tokens && step.requests <= bucket.requests && step.outputs <= bucket.outputs;
 }
@@ -39,24 +37,6 @@ std::vector<Bucket> Buckets(const LoadOptions& o) {
 }
 
 }  // namespace
-
-void AppendSampler(vt::ir::Graph& graph) {
-  const vt::ir::ValueId logits = graph.outputs.front();
-  const auto params = static_cast<vt::ir::ValueId>(graph.values.size());
-  graph.values.push_back({.name = kSamplingParams,
-                          .dtype = vt::ir::DType::kF32,
-                          .shape = {vt::ir::O(), vt::ir::kSampleParamCount},
-                          .kind = vt::ir::ValueKind::kInput});
-  const vt::ir::ValueId token = params + 1;
-  graph.values.push_back({.name = "sample",
-                          .dtype = vt::ir::DType::kI32,
-                          .shape = {vt::ir::O()},
-                          .kind = vt::ir::ValueKind::kNode,
-                          .producer = static_cast<vt::ir::NodeId>(graph.nodes.size())});
-  graph.nodes.push_back(
-      {.op = vt::ir::Op::kSample, .name = "sample", .inputs = {logits, params}, .outputs = {token}, .attrs = {}});
-  graph.outputs.push_back(token);
-}
 
 base::Result<void*> StepRunner::Own(int64_t bytes) {
   base::Result<void*> p = backend_.Allocate(std::max<int64_t>(bytes, 1));
@@ -154,7 +134,7 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
   int32_t* query_start = field(vt::ir::kQueryStart, header.tokens);
   int32_t* seq_lens = field(vt::ir::kSeqLens, 0);
   int32_t* rows = field(vt::ir::kOutputRows, 0);
-  auto* sampling = reinterpret_cast<float*>(field(kSamplingParams, 0));
+  auto* sampling = reinterpret_cast<float*>(field(vt::ir::kSampleParams, 0));
   std::vector<int32_t*> slots, tables;
   std::vector<int64_t> table_width;
   for (size_t g = 0; g < groups_; ++g) {

@@ -30,7 +30,7 @@ class StepRunner {
     int64_t weights = 0, state = 0, arena = 0;  // bytes
   };
 
-  // `graph`'s outputs are the logits [O, V] and the sampled tokens [O] (see AppendSampler). `weights` must outlive it.
+  // `graph`'s outputs are the logits [O, V] and the sampled tokens [O]. `weights` must outlive it.
   static base::Result<std::unique_ptr<StepRunner>> Create(vt::Backend& backend, const vt::ir::Graph& graph,
                                                           std::map<std::string, vt::DeviceWeight> weights,
                                                           const LoadOptions& options);
@@ -72,8 +72,5 @@ class StepRunner {
   int64_t vocab_ = 0;
   size_t groups_ = 0;
 };
-
-// Adds the sampler to a graph whose only output is the logits: a node that reads "sampling_params" [O, 12].
-void AppendSampler(vt::ir::Graph& graph);
 
 }  // namespace vllm::engine
