@@ -1,11 +1,11 @@
-// The sub-commands of vllm-inspect. Each adds itself to the program; its callback returns the exit code.
+// The sub-commands of vllm-inspect. Each adds itself to the program; its callback returns the exit
+// code.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 namespace apps {
 
@@ -14,11 +14,12 @@ inline constexpr const char* kInspect = "vllm-inspect";
 // The chosen sub-command leaves what to do here.
 using Action = std::function<int()>;
 
-void AddInfo(CLI::App& app, Action& action);       // metadata, configuration, tensors
-void AddGraph(CLI::App& app, Action& action);      // the graph before and after each pass
-void AddPlan(CLI::App& app, Action& action);       // kernels, memory plan, predicted against measured time a node
-void AddLogits(CLI::App& app, Action& action);     // log-probabilities after every position
-void AddDevices(CLI::App& app, Action& action);    // modules and devices found
+void AddInfo(CLI::App& app, Action& action);   // metadata, configuration, tensors
+void AddGraph(CLI::App& app, Action& action);  // the graph before and after each pass
+void AddPlan(CLI::App& app,
+             Action& action);  // kernels, memory plan, predicted against measured time a node
+void AddLogits(CLI::App& app, Action& action);   // log-probabilities after every position
+void AddDevices(CLI::App& app, Action& action);  // modules and devices found
 void AddTokenize(CLI::App& app, Action& action);
 void AddDetokenize(CLI::App& app, Action& action);
 void AddTemplate(CLI::App& app, Action& action);

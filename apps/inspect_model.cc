@@ -1,10 +1,9 @@
 // vllm-inspect info, graph, plan, logits, devices.
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <memory>
 #include <numeric>
-
-#include <boost/json/serialize.hpp>
 
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
@@ -29,11 +28,14 @@ struct ModelFlags {
   int top = 5;
 };
 
-std::string ShapeText(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 int Info(ModelFlags& f) {
   base::Result<std::unique_ptr<vllm::weights::Checkpoint>> opened = vllm::weights::Checkpoint::Open(
-      f.options.model, {.dummy = f.options.load_format == "dummy", .quantization = f.options.quantization});
+      f.options.model,
+      {.dummy = f.options.load_format == "dummy", .quantization = f.options.quantization});
   if (!opened) return Fail(kInspect, opened.error());
   const vllm::weights::Checkpoint& c = **opened;
   const vllm::weights::Config& config = c.config();
@@ -66,20 +68,25 @@ int Info(ModelFlags& f) {
     for (const std::string_view key : c.gguf()->keys()) keys.push_back(json::string(key));
   }
   if (f.as_json) {
-    fmt::print("{}\n", json::serialize(json::object{
-                           {"config", settings}, {"bytes", bytes}, {"tensors", tensors}, {"gguf_keys", keys}}));
+    fmt::print(
+        "{}\n",
+        json::serialize(json::object{
+            {"config", settings}, {"bytes", bytes}, {"tensors", tensors}, {"gguf_keys", keys}}));
     return 0;
   }
-  for (const auto& [key, value] : settings) fmt::print("{:<26}{}\n", std::string_view(key), json::serialize(value));
+  for (const auto& [key, value] : settings)
+    fmt::print("{:<26}{}\n", std::string_view(key), json::serialize(value));
   fmt::print("{:<26}{} in {} tensors\n", "weights", base::HumanBytes(bytes), c.tensors().size());
   for (const auto& [name, info] : c.tensors()) {
     fmt::print("  {:<60} {:<7} {}\n", name, vt::ir::Name(info.dtype), ShapeText(info.shape));
   }
-  for (const json::value& key : keys) fmt::print("  gguf key {}\n", std::string_view(key.get_string()));
+  for (const json::value& key : keys)
+    fmt::print("  gguf key {}\n", std::string_view(key.get_string()));
   return 0;
 }
 
-base::Result<std::unique_ptr<vt::Backend>> OpenBackend(const LoadOptions& o, const vt::DeviceRegistry& registry) {
+base::Result<std::unique_ptr<vt::Backend>> OpenBackend(const LoadOptions& o,
+                                                       const vt::DeviceRegistry& registry) {
   const base::Result<std::pair<vt::Platform*, int>> device = registry.Find(o.device);
   if (!device) return device.error();
   return device->first->Open({.index = device->second, .threads = o.threads, .isa = o.isa});
@@ -99,7 +106,8 @@ int GraphPasses(ModelFlags& f) {
   vt::ir::Lower(opened->graph, **backend, BucketOf(f), &trace);
   if (f.as_json) {
     json::array passes;
-    for (const auto& [name, dump] : trace) passes.push_back(json::object{{"pass", name}, {"graph", dump}});
+    for (const auto& [name, dump] : trace)
+      passes.push_back(json::object{{"pass", name}, {"graph", dump}});
     fmt::print("{}\n", json::serialize(json::object{{"passes", passes}}));
     return 0;
   }
@@ -107,18 +115,22 @@ int GraphPasses(ModelFlags& f) {
   return 0;
 }
 
-// Fills the cache with `context` tokens of each request, then times every node of the step that was asked for.
+// Fills the cache with `context` tokens of each request, then times every node of the step that was
+// asked for.
 base::Result<std::vector<double>> MeasureNodes(Llm& llm, const ModelFlags& f) {
   const auto ids = [&](int64_t n) {
     std::vector<int32_t> out(static_cast<size_t>(n));
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int32_t>((i * 7919 + 13) % static_cast<size_t>(llm.runner().vocab_size()));
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] =
+          static_cast<int32_t>((i * 7919 + 13) % static_cast<size_t>(llm.runner().vocab_size()));
     return out;
   };
   const vt::ir::Bucket step = BucketOf(f);
   for (int64_t r = 0; r < f.batch; ++r) {
     for (int64_t start = 0; start < f.context;) {
       const int64_t n = std::min(f.context - start, f.options.max_num_batched_tokens);
-      const vllm::engine::Chunk chunk{.sequence = static_cast<int>(r), .start = start, .tokens = ids(n)};
+      const vllm::engine::Chunk chunk{
+          .sequence = static_cast<int>(r), .start = start, .tokens = ids(n)};
       const auto done = llm.Step({&chunk, 1});
       if (!done) return done.error();
       start += n;
@@ -135,7 +147,8 @@ base::Result<std::vector<double>> MeasureNodes(Llm& llm, const ModelFlags& f) {
   for (int i = 0; i < 7; ++i) {
     const auto done = llm.Step(chunks);  // packs the step's inputs
     if (!done) return done.error();
-    base::Result<std::vector<double>> times = llm.runner().ExecutableFor(step).Profile(llm.runner().queue());
+    base::Result<std::vector<double>> times =
+        llm.runner().ExecutableFor(step).Profile(llm.runner().queue());
     if (!times) return times.error();
     runs.push_back(*std::move(times));
   }
@@ -157,9 +170,9 @@ json::object PlanJson(const vt::ir::Plan& plan, const vt::ir::Rates& rates, int6
     const vt::ir::Node& node = plan.graph.nodes[i];
     const vt::ir::Cost cost = vt::ir::Predict(plan.graph, node, plan.bucket, context, rates);
     predicted += cost.seconds;
-    json::object o = {{"node", node.name},      {"op", std::string(vt::ir::Name(node.op))},
+    json::object o = {{"node", node.name},         {"op", std::string(vt::ir::Name(node.op))},
                       {"kernel", plan.kernels[i]}, {"bytes", cost.bytes},
-                      {"flops", cost.flops},    {"predicted_us", cost.seconds * 1e6}};
+                      {"flops", cost.flops},       {"predicted_us", cost.seconds * 1e6}};
     if (i < measured.size()) o["measured_us"] = measured[i] * 1e6;
     nodes.push_back(std::move(o));
   }
@@ -192,7 +205,8 @@ int Plan(ModelFlags& f) {
     const vt::DeviceRegistry registry = vt::DeviceRegistry::Load(f.options.module_folders);
     const base::Result<std::unique_ptr<vt::Backend>> backend = OpenBackend(f.options, registry);
     if (!backend) return Fail(kInspect, backend.error());
-    return ShowPlan(f, vt::ir::Lower(opened->graph, **backend, BucketOf(f)), (*backend)->MachineRates(), {});
+    return ShowPlan(f, vt::ir::Lower(opened->graph, **backend, BucketOf(f)),
+                    (*backend)->MachineRates(), {});
   }
   f.options.max_num_seqs = f.batch;
   const int64_t tokens = BucketOf(f).tokens;
@@ -201,12 +215,14 @@ int Plan(ModelFlags& f) {
   base::Result<std::unique_ptr<Llm>> llm = Llm::Load(f.options);
   if (!llm) return Fail(kInspect, llm.error());
   if (f.context + tokens > (*llm)->options().max_model_len) {
-    return Fail(kInspect, {base::Code::kInvalidArgument, "--context and --tokens together are longer than the context"});
+    return Fail(kInspect, {base::Code::kInvalidArgument,
+                           "--context and --tokens together are longer than the context"});
   }
   f.options.max_num_batched_tokens = (*llm)->options().max_num_batched_tokens;
   const base::Result<std::vector<double>> measured = MeasureNodes(**llm, f);
   if (!measured) return Fail(kInspect, measured.error());
-  return ShowPlan(f, (*llm)->runner().ExecutableFor(BucketOf(f)).plan(), (*llm)->backend().MachineRates(), *measured);
+  return ShowPlan(f, (*llm)->runner().ExecutableFor(BucketOf(f)).plan(),
+                  (*llm)->backend().MachineRates(), *measured);
 }
 
 // log-probabilities of one row, in place of logits.
@@ -229,20 +245,24 @@ int Logits(ModelFlags& f) {
   if (!llm) return Fail(kInspect, llm.error());
   for (const int32_t id : f.at_ids) {
     if (id < 0 || id >= (*llm)->runner().vocab_size()) {
-      return Fail(kInspect, {base::Code::kInvalidArgument, fmt::format("--at-ids: {} is outside the vocabulary of {}", id,
-                                                                       (*llm)->runner().vocab_size())});
+      return Fail(kInspect, {base::Code::kInvalidArgument,
+                             fmt::format("--at-ids: {} is outside the vocabulary of {}", id,
+                                         (*llm)->runner().vocab_size())});
     }
   }
   json::array positions;
-  const base::Status scored = (*llm)->Score(f.ids, [&](int64_t position, std::span<const float> row) {
+  const base::Status scored = (*llm)->Score(f.ids, [&](int64_t position,
+                                                       std::span<const float> row) {
     const std::vector<double> logprobs = LogProbabilities(row);
     std::vector<int32_t> order(logprobs.size());
     std::iota(order.begin(), order.end(), 0);
     const size_t top = std::min<size_t>(static_cast<size_t>(f.top), order.size());
-    std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(top), order.end(), [&](int32_t a, int32_t b) {
-      return logprobs[static_cast<size_t>(a)] > logprobs[static_cast<size_t>(b)] ||
-             (logprobs[static_cast<size_t>(a)] == logprobs[static_cast<size_t>(b)] && a < b);
-    });
+    std::partial_sort(
+        order.begin(), order.begin() + static_cast<int64_t>(top), order.end(),
+        [&](int32_t a, int32_t b) {
+          return logprobs[static_cast<size_t>(a)] > logprobs[static_cast<size_t>(b)] ||
+                 (logprobs[static_cast<size_t>(a)] == logprobs[static_cast<size_t>(b)] && a < b);
+        });
     order.resize(top);
     order.insert(order.end(), f.at_ids.begin(), f.at_ids.end());
     json::array ids, values;
@@ -260,7 +280,8 @@ int Logits(ModelFlags& f) {
     positions.push_back(json::object{{"ids", std::move(ids)}, {"logprobs", std::move(values)}});
   });
   if (!scored) return Fail(kInspect, scored.error());
-  if (f.as_json) fmt::print("{}\n", json::serialize(json::object{{"positions", std::move(positions)}}));
+  if (f.as_json)
+    fmt::print("{}\n", json::serialize(json::object{{"positions", std::move(positions)}}));
   return 0;
 }
 
@@ -278,8 +299,8 @@ int Devices(bool as_json) {
                                      {"free_bytes", d.free_bytes},
                                      {"graphs", p->support_static_graph_mode()}});
       if (!as_json) {
-        fmt::print("{:<8} {} ({} of {} free)\n", d.name, d.description, base::HumanBytes(d.free_bytes),
-                   base::HumanBytes(d.total_bytes));
+        fmt::print("{:<8} {} ({} of {} free)\n", d.name, d.description,
+                   base::HumanBytes(d.free_bytes), base::HumanBytes(d.total_bytes));
       }
     }
   }
@@ -292,7 +313,8 @@ int Devices(bool as_json) {
   return 0;
 }
 
-CLI::App* Command(CLI::App& app, const char* name, const char* help, const std::shared_ptr<ModelFlags>& f) {
+CLI::App* Command(CLI::App& app, const char* name, const char* help,
+                  const std::shared_ptr<ModelFlags>& f) {
   CLI::App* sub = app.add_subcommand(name, help);
   AddModelFlags(*sub, f->options);
   sub->add_flag("--json", f->as_json, "Print JSON");
@@ -300,7 +322,9 @@ CLI::App* Command(CLI::App& app, const char* name, const char* help, const std::
 }
 
 void AddStepFlags(CLI::App& sub, ModelFlags& f) {
-  sub.add_option("--batch", f.batch, "Requests in the step")->check(CLI::Range(1, 4096))->capture_default_str();
+  sub.add_option("--batch", f.batch, "Requests in the step")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   sub.add_option("--tokens", f.tokens, "Tokens in the step; 0: one a request (decode)")
       ->check(CLI::Range(0, 65536))
       ->capture_default_str();
@@ -328,16 +352,23 @@ void AddPlan(CLI::App& app, Action& action) {
   sub->add_option("--context", f->context, "Cached tokens of each request")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  sub->add_flag("--measure", f->measure, "Load the weights, run the step and print measured times beside predicted ones");
+  sub->add_flag("--measure", f->measure,
+                "Load the weights, run the step and print measured times beside predicted ones");
   sub->callback([f, &action] { action = [f] { return Plan(*f); }; });
 }
 
 void AddLogits(CLI::App& app, Action& action) {
   auto f = std::make_shared<ModelFlags>();
-  CLI::App* sub = Command(app, "logits", "The likeliest next tokens after every position, with log-probabilities", f);
-  sub->add_option("--ids", f->ids, "Token ids of the text, separated by commas")->delimiter(',')->required();
-  sub->add_option("--top", f->top, "How many a position")->check(CLI::Range(0, 1 << 20))->capture_default_str();
-  sub->add_option("--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones")->delimiter(',');
+  CLI::App* sub = Command(
+      app, "logits", "The likeliest next tokens after every position, with log-probabilities", f);
+  sub->add_option("--ids", f->ids, "Token ids of the text, separated by commas")
+      ->delimiter(',')
+      ->required();
+  sub->add_option("--top", f->top, "How many a position")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  sub->add_option("--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones")
+      ->delimiter(',');
   sub->callback([f, &action] { action = [f] { return Logits(*f); }; });
 }
 

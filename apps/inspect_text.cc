@@ -1,7 +1,7 @@
 // vllm-inspect tokenize, detokenize, template: no weights are read.
+#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <memory>
-#include <boost/json/serialize.hpp>
 
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
@@ -61,8 +61,9 @@ int Detokenize(const TextFlags& f) {
   return 0;
 }
 
-// F.json: a list of messages, or a request: {"messages", "tools", "documents", "add_generation_prompt",
-// "continue_final_message", "chat_template_kwargs"}; other keys are variables of the template too.
+// F.json: a list of messages, or a request: {"messages", "tools", "documents",
+// "add_generation_prompt", "continue_final_message", "chat_template_kwargs"}; other keys are
+// variables of the template too.
 base::Result<vllm::text::ChatInput> ReadChat(const TextFlags& f) {
   base::Result<json::value> v = base::ParseJsonFile(f.messages);
   if (!v) return v.error();
@@ -73,8 +74,9 @@ base::Result<vllm::text::ChatInput> ReadChat(const TextFlags& f) {
     chat.messages = v->get_array();
     return chat;
   }
-  const base::Error wrong = {base::Code::kInvalidArgument,
-                             f.messages + ": must hold a list of messages, or an object with \"messages\""};
+  const base::Error wrong = {
+      base::Code::kInvalidArgument,
+      f.messages + ": must hold a list of messages, or an object with \"messages\""};
   if (!v->is_object()) return wrong;
   for (const auto& [key, value] : v->get_object()) {
     if (key == "messages") {
@@ -111,7 +113,8 @@ int Template(const TextFlags& f) {
   }
   json::object out = {{"text", *text}};
   if (parts->tokenizer != nullptr) {
-    const base::Result<std::vector<vllm::text::PromptSegment>> runs = parts->chat_template->RenderSegments(*chat);
+    const base::Result<std::vector<vllm::text::PromptSegment>> runs =
+        parts->chat_template->RenderSegments(*chat);
     if (!runs) return Fail(kInspect, runs.error());
     std::vector<vllm::text::Segment> segments;
     for (const auto& run : *runs) segments.push_back({run.text, run.from_template});
@@ -123,7 +126,8 @@ int Template(const TextFlags& f) {
   return 0;
 }
 
-CLI::App* Command(CLI::App& app, const char* name, const char* help, const std::shared_ptr<TextFlags>& f) {
+CLI::App* Command(CLI::App& app, const char* name, const char* help,
+                  const std::shared_ptr<TextFlags>& f) {
   CLI::App* sub = app.add_subcommand(name, help);
   sub->add_option("--model,-m", f->model, "A folder with tokenizer files, or a .gguf")->required();
   sub->add_flag("--json", f->as_json, "Print JSON");
@@ -158,10 +162,13 @@ void AddDetokenize(CLI::App& app, Action& action) {
 
 void AddTemplate(CLI::App& app, Action& action) {
   auto f = std::make_shared<TextFlags>();
-  CLI::App* sub = Command(app, "template", "Messages to the prompt's text, by the model's chat template", f);
-  sub->add_option("--messages", f->messages, "A JSON file: a list of messages, or a request with tools and the like")
+  CLI::App* sub =
+      Command(app, "template", "Messages to the prompt's text, by the model's chat template", f);
+  sub->add_option("--messages", f->messages,
+                  "A JSON file: a list of messages, or a request with tools and the like")
       ->required();
-  sub->add_option("--chat-template", f->chat_template, "A Jinja file that replaces the model's own template");
+  sub->add_option("--chat-template", f->chat_template,
+                  "A Jinja file that replaces the model's own template");
   sub->add_flag("--add-generation-prompt,!--no-add-generation-prompt", f->generation_prompt,
                 "End with the header of the assistant's turn (the default)");
   sub->callback([f, &action] { action = [f] { return Template(*f); }; });

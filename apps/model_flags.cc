@@ -10,32 +10,43 @@
 namespace apps {
 
 void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
-  app.add_option("--model,-m", o.model, "A .gguf file (any part of a split one), or a folder with config.json")
+  app.add_option("--model,-m", o.model,
+                 "A .gguf file (any part of a split one), or a folder with config.json")
       ->required();
   o.device = VLLM_DEFAULT_DEVICE;  // the preset's
-  app.add_option("--device", o.device, "cpu, or a name and an index such as cuda:1; auto takes the best one found")
+  app.add_option("--device", o.device,
+                 "cpu, or a name and an index such as cuda:1; auto takes the best one found")
       ->capture_default_str();
   app.add_option("--threads,-t", o.threads, "CPU threads; 0 means one a core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--isa", o.isa, "CPU instruction set, for comparing: scalar, avx2, avx512, ... (default: the best)");
-  app.add_option("--dtype", o.dtype, "auto: weights as stored; float32: expanded to f32, for debugging")
+  app.add_option(
+      "--isa", o.isa,
+      "CPU instruction set, for comparing: scalar, avx2, avx512, ... (default: the best)");
+  app.add_option("--dtype", o.dtype,
+                 "auto: weights as stored; float32: expanded to f32, for debugging")
       ->check(CLI::IsMember({"auto", "float32"}))
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "Type of cached keys and values")
       ->check(CLI::IsMember({"auto", "float16", "float32"}))
       ->capture_default_str();
-  app.add_option("--load-format", o.load_format, "dummy: random weights for a config.json alone, for measuring")
+  app.add_option("--load-format", o.load_format,
+                 "dummy: random weights for a config.json alone, for measuring")
       ->check(CLI::IsMember({"auto", "dummy"}))
       ->capture_default_str();
-  app.add_option("--quantization", o.quantization, "Mix of dummy weights, as llama.cpp names them: Q4_K_M, Q8_0, ...");
-  app.add_option("--max-model-len", o.max_model_len, "Context in tokens; 0: what the model was made for, 8192 at the most")
+  app.add_option("--quantization", o.quantization,
+                 "Mix of dummy weights, as llama.cpp names them: Q4_K_M, Q8_0, ...");
+  app.add_option("--max-model-len", o.max_model_len,
+                 "Context in tokens; 0: what the model was made for, 8192 at the most")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--max-num-batched-tokens", o.max_num_batched_tokens, "Tokens in a step; longer prompts go in pieces")
+  app.add_option("--max-num-batched-tokens", o.max_num_batched_tokens,
+                 "Tokens in a step; longer prompts go in pieces")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  app.add_option("--block-size", o.block_size, "Tokens a KV block")->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--block-size", o.block_size, "Tokens a KV block")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
 }
 
 std::function<std::string(const std::string&)> Within(double low, double high) {
@@ -70,7 +81,8 @@ void ShowProgress(vllm::engine::LoadOptions& options) {
     const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
     if (percent == last) return;
     last = percent;
-    fmt::print(stderr, "\rloading [{:<40}] {:3}%{}", std::string(static_cast<size_t>(percent * 2 / 5), '#'), percent,
+    fmt::print(stderr, "\rloading [{:<40}] {:3}%{}",
+               std::string(static_cast<size_t>(percent * 2 / 5), '#'), percent,
                percent == 100 ? "\r\033[K" : "");
     std::fflush(stderr);
   };

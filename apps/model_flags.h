@@ -1,10 +1,9 @@
 // Flags that every program which loads a model takes, and how programs end.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "base/result.h"
 #include "vllm/engine/options.h"

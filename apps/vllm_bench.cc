@@ -1,9 +1,8 @@
 // vllm-bench micro: prefill and decode rates of one request, mean and deviation over repeats.
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <cmath>
-
-#include <boost/json/serialize.hpp>
 
 #include "apps/model_flags.h"
 #include "base/json.h"
@@ -51,14 +50,16 @@ double Median(std::vector<double> v) {
 // Arbitrary but fixed ids, spread over the vocabulary.
 std::vector<int32_t> Ids(int64_t count, int64_t vocab, int64_t salt) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>((i * 7919 + salt * 104729 + 17) % vocab));
+  for (int64_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>((i * 7919 + salt * 104729 + 17) % vocab));
   return ids;
 }
 
 base::Result<std::vector<Line>> Measure(const MicroFlags& f, const std::string& model) {
   LoadOptions options = f.options;
   options.model = model;
-  if (options.max_model_len == 0) options.max_model_len = std::max<int64_t>(f.prompt, f.generate) + 1;
+  if (options.max_model_len == 0)
+    options.max_model_len = std::max<int64_t>(f.prompt, f.generate) + 1;
   options.max_num_batched_tokens = std::max<int64_t>(options.max_num_batched_tokens, 1);
   base::Result<std::unique_ptr<Llm>> loaded = Llm::Load(options);
   if (!loaded) return loaded.error();
@@ -70,7 +71,8 @@ base::Result<std::vector<Line>> Measure(const MicroFlags& f, const std::string& 
     Line line{model, device, test, {}};
     for (int r = -1; r < f.repeat; ++r) {  // the first warms up
       llm.Reset(0);
-      const vllm::engine::SamplingParams greedy = {.temperature = 0, .max_tokens = output, .ignore_eos = true};
+      const vllm::engine::SamplingParams greedy = {
+          .temperature = 0, .max_tokens = output, .ignore_eos = true};
       const auto done = llm.Generate(0, Ids(prompt, vocab, r + 1), greedy, {});
       if (!done) return done.error();
       if (r < 0) continue;
@@ -95,26 +97,28 @@ void Print(const std::vector<Line>& lines, const std::string& format) {
   if (format == "json") {
     boost::json::array out;
     for (const Line& l : lines) {
-      out.push_back(boost::json::object{{"model", l.model},
-                                        {"device", l.device},
-                                        {"test", l.test},
-                                        {"tokens_per_second", boost::json::array(l.rates.begin(), l.rates.end())},
-                                        {"mean", Mean(l.rates)},
-                                        {"median", Median(l.rates)},
-                                        {"stddev", Deviation(l.rates)}});
+      out.push_back(boost::json::object{
+          {"model", l.model},
+          {"device", l.device},
+          {"test", l.test},
+          {"tokens_per_second", boost::json::array(l.rates.begin(), l.rates.end())},
+          {"mean", Mean(l.rates)},
+          {"median", Median(l.rates)},
+          {"stddev", Deviation(l.rates)}});
     }
     fmt::print("{}\n", boost::json::serialize(out));
     return;
   }
   const bool csv = format == "csv";
-  fmt::print("{}\n", csv ? "model,device,test,mean,stddev,median" : "| model | device | test | tok/s | median |\n|---|---|---|---:|---:|");
+  fmt::print("{}\n", csv ? "model,device,test,mean,stddev,median"
+                         : "| model | device | test | tok/s | median |\n|---|---|---|---:|---:|");
   for (const Line& l : lines) {
     if (csv) {
-      fmt::print("\"{}\",{},{},{:.2f},{:.2f},{:.2f}\n", l.model, l.device, l.test, Mean(l.rates), Deviation(l.rates),
-                 Median(l.rates));
-    } else {
-      fmt::print("| {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n", l.model, l.device, l.test, Mean(l.rates),
+      fmt::print("\"{}\",{},{},{:.2f},{:.2f},{:.2f}\n", l.model, l.device, l.test, Mean(l.rates),
                  Deviation(l.rates), Median(l.rates));
+    } else {
+      fmt::print("| {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n", l.model, l.device, l.test,
+                 Mean(l.rates), Deviation(l.rates), Median(l.rates));
     }
   }
 }
@@ -125,10 +129,14 @@ int main(int argc, char** argv) {
   MicroFlags f;
   CLI::App app("Measure a model on this machine.", kName);
   app.require_subcommand(1);
-  CLI::App* micro = app.add_subcommand("micro", "Prefill (pp) and decode (tg) of one request, tokens a second");
+  CLI::App* micro =
+      app.add_subcommand("micro", "Prefill (pp) and decode (tg) of one request, tokens a second");
   apps::AddModelFlags(*micro, f.options);
   micro->remove_option(micro->get_option("--model"));
-  micro->add_option("--model,-m", f.models, "A .gguf or a folder with config.json; several may be given")->required();
+  micro
+      ->add_option("--model,-m", f.models,
+                   "A .gguf or a folder with config.json; several may be given")
+      ->required();
   micro->add_option("-p,--n-prompt", f.prompt, "Prompt tokens of the prefill test; 0 leaves it out")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();

@@ -36,25 +36,31 @@ base::Result<std::vector<int32_t>> ChatIds(const Llm& llm, const boost::json::ar
 }
 
 void PrintTimings(const Completion& c, double load_seconds) {
-  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
+  const auto rate = [](double tokens, double seconds) {
+    return seconds > 0 ? tokens / seconds : 0.0;
+  };
   const auto computed = static_cast<double>(c.prompt_tokens - c.cached_tokens);
   const auto decoded = static_cast<double>(c.ids.size()) - 1;
-  fmt::print(stderr, "load {:.2f} s | prompt {} tokens ({} cached) {:.2f} s, {:.1f} tok/s | output {} tokens, {:.1f} tok/s "
+  fmt::print(stderr,
+             "load {:.2f} s | prompt {} tokens ({} cached) {:.2f} s, {:.1f} tok/s | output {} "
+             "tokens, {:.1f} tok/s "
              "after the first | peak memory {}\n",
-             load_seconds, c.prompt_tokens, c.cached_tokens, c.prefill_seconds, rate(computed, c.prefill_seconds),
-             c.ids.size(), decoded > 0 ? rate(decoded, c.decode_seconds) : 0.0,
+             load_seconds, c.prompt_tokens, c.cached_tokens, c.prefill_seconds,
+             rate(computed, c.prefill_seconds), c.ids.size(),
+             decoded > 0 ? rate(decoded, c.decode_seconds) : 0.0,
              base::HumanBytes(base::os::PeakResidentBytes()));
 }
 
 base::Result<Completion> Answer(Llm& llm, const std::vector<int32_t>& ids, const Flags& flags) {
   interrupted = 0;
-  base::Result<Completion> c = llm.Generate(0, ids, flags.sampling, [&](const vllm::engine::Token& token) {
-    if (flags.stream) {
-      std::fwrite(token.text.data(), 1, token.text.size(), stdout);
-      std::fflush(stdout);
-    }
-    return interrupted == 0;
-  });
+  base::Result<Completion> c =
+      llm.Generate(0, ids, flags.sampling, [&](const vllm::engine::Token& token) {
+        if (flags.stream) {
+          std::fwrite(token.text.data(), 1, token.text.size(), stdout);
+          std::fflush(stdout);
+        }
+        return interrupted == 0;
+      });
   if (!c) return c;
   if (!flags.stream) std::fwrite(c->text.data(), 1, c->text.size(), stdout);
   std::fputc('\n', stdout);
@@ -83,8 +89,9 @@ int OneAnswer(Llm& llm, const Flags& flags, double load_seconds) {
 
 int Conversation(Llm& llm, const Flags& flags, double load_seconds) {
   if (llm.chat_template() == nullptr) {
-    return apps::Fail(kName, {base::Code::kInvalidArgument,
-                              "this model has no chat template: use --prompt, or give --chat-template"});
+    return apps::Fail(kName,
+                      {base::Code::kInvalidArgument,
+                       "this model has no chat template: use --prompt, or give --chat-template"});
   }
   std::signal(SIGINT, [](int) { interrupted = 1; });
   boost::json::array messages;
@@ -93,7 +100,9 @@ int Conversation(Llm& llm, const Flags& flags, double load_seconds) {
     if (!flags.system.empty()) messages.push_back(Message("system", flags.system));
   };
   restart();
-  fmt::print(stderr, "Type a message. /clear starts again, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n");
+  fmt::print(
+      stderr,
+      "Type a message. /clear starts again, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n");
   std::string line;
   while (true) {
     fmt::print(stderr, "> ");
@@ -129,10 +138,12 @@ int main(int argc, char** argv) {
   vllm::engine::LoadOptions options;
   CLI::App app("Chat with a model on this machine.", kName);
   apps::AddModelFlags(app, options);
-  auto* prompt = app.add_option("--prompt,-p", flags.prompt, "Answer this and end; without it, a conversation");
+  auto* prompt = app.add_option("--prompt,-p", flags.prompt,
+                                "Answer this and end; without it, a conversation");
   app.add_option("--file,-f", flags.prompt_file, "As --prompt, read from a file")->excludes(prompt);
   app.add_option("--system", flags.system, "System message of the conversation");
-  app.add_flag("--raw", flags.raw, "Continue the prompt's text as it is, without the chat template");
+  app.add_flag("--raw", flags.raw,
+               "Continue the prompt's text as it is, without the chat template");
   app.add_option("--max-tokens,-n", flags.sampling.max_tokens, "Most tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
@@ -143,16 +154,20 @@ int main(int argc, char** argv) {
   app.add_option("--top-k", flags.sampling.top_k, "Choose among the k likeliest; 0 or -1: all")
       ->check(CLI::Range(-1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--top-p", flags.sampling.top_p, "Choose among the likeliest that together reach p")
+  app.add_option("--top-p", flags.sampling.top_p,
+                 "Choose among the likeliest that together reach p")
       ->check(apps::Within(1e-6, 1))
       ->capture_default_str();
-  app.add_option("--min-p", flags.sampling.min_p, "Leave out tokens below this share of the likeliest one's probability")
+  app.add_option("--min-p", flags.sampling.min_p,
+                 "Leave out tokens below this share of the likeliest one's probability")
       ->check(apps::Within(0, 1))
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "The same seed and prompt give the same answer");
-  app.add_flag("--ignore-eos", flags.sampling.ignore_eos, "Go on after the end token, for measuring");
+  app.add_flag("--ignore-eos", flags.sampling.ignore_eos,
+               "Go on after the end token, for measuring");
   app.add_flag("--stream,!--no-stream", flags.stream, "Print tokens as they come (the default)");
-  app.add_option("--chat-template", options.chat_template, "A Jinja file that replaces the model's own template");
+  app.add_option("--chat-template", options.chat_template,
+                 "A Jinja file that replaces the model's own template");
   if (const int code = apps::Parse(app, argc, argv); code >= 0) return code;
 
   flags.sampling.seed = flags.seed;
@@ -170,6 +185,8 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   base::Result<std::unique_ptr<Llm>> llm = Llm::Load(std::move(options));
   if (!llm) return apps::Fail(kName, llm.error());
-  const double load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return one_shot ? OneAnswer(**llm, flags, load_seconds) : Conversation(**llm, flags, load_seconds);
+  const double load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return one_shot ? OneAnswer(**llm, flags, load_seconds)
+                  : Conversation(**llm, flags, load_seconds);
 }

@@ -1,9 +1,11 @@
-// vllm-inspect: what a model is, what is computed for it, and what it says, for people and for other programs.
+// vllm-inspect: what a model is, what is computed for it, and what it says, for people and for
+// other programs.
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Look into a model: its files, graph, plan, tokens, template and log-probabilities.", apps::kInspect);
+  CLI::App app("Look into a model: its files, graph, plan, tokens, template and log-probabilities.",
+               apps::kInspect);
   app.require_subcommand(1);
   apps::Action action;
   apps::AddInfo(app, action);

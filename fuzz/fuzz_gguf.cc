@@ -12,7 +12,8 @@ using vllm::weights::GgufFile;
 using vllm::weights::GgufTensor;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const base::Result<GgufFile> file = vllm::weights::ParseGguf(std::as_bytes(std::span(data, size)));
+  const base::Result<GgufFile> file =
+      vllm::weights::ParseGguf(std::as_bytes(std::span(data, size)));
   if (!file) return 0;
   for (const GgufTensor& t : file->tensors) {
     if (t.offset > size || t.bytes > size - t.offset) std::abort();
@@ -34,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return std::vector<int64_t>{};
   });
-  if (config && config->layer_types.size() != static_cast<size_t>(config->num_hidden_layers)) std::abort();
+  if (config && config->layer_types.size() != static_cast<size_t>(config->num_hidden_layers))
+    std::abort();
   return 0;
 }

@@ -9,7 +9,8 @@
 #include "vllm/weights/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  (void)vllm::weights::ParseSafetensorsIndex(std::string_view(reinterpret_cast<const char*>(data), size));
+  (void)vllm::weights::ParseSafetensorsIndex(
+      std::string_view(reinterpret_cast<const char*>(data), size));
   const auto tensors = vllm::weights::ParseSafetensors(std::as_bytes(std::span(data, size)));
   if (!tensors) return 0;
   uint64_t total = 0;

@@ -8,7 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 16384) return 0;
-  const auto parsed = vllm::text::ChatTemplate::Parse(std::string(reinterpret_cast<const char*>(data), size), "fuzz", {.bos_token = "<s>"});
+  const auto parsed = vllm::text::ChatTemplate::Parse(
+      std::string(reinterpret_cast<const char*>(data), size), "fuzz", {.bos_token = "<s>"});
   if (!parsed) return 0;
   vllm::text::ChatInput input;
   const auto messages = base::ParseJson(

@@ -1,4 +1,5 @@
-// The first line of the input is a text, the rest a tokenizer.json: load, encode the text, decode the ids.
+// The first line of the input is a text, the rest a tokenizer.json: load, encode the text, decode
+// the ids.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -13,24 +13,30 @@ namespace {
 
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
 
-constexpr std::array kFormats = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1,
-                                 DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
-                                 DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+constexpr std::array kFormats = {DType::kF32,  DType::kF16,    DType::kBF16,  DType::kQ4_0,
+                                 DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,  DType::kQ8_0,
+                                 DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,  DType::kQ5_K,
+                                 DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
 
 constexpr int64_t kVocabulary = 97;
 
 // Rows of the plain steps: single rows, odd numbers, more than any tile.
-std::vector<OpStep> RowSteps() { return {{{1}}, {{3}}, {{7}, 2}, {{31}}, {{33}}, {{100}, 3}, {{0}, 4}}; }
+std::vector<OpStep> RowSteps() {
+  return {{{1}}, {{3}}, {{7}, 2}, {{31}}, {{33}}, {{100}, 3}, {{0}, 4}};
+}
 
 // A Builder over weights that are declared as they are used.
 class CaseBuilder {
  public:
   explicit CaseBuilder(std::string name, KvOptions kv = {.max_model_len = 256})
       : weights_(std::make_shared<std::map<std::string, WeightInfo>>()),
-        b(name, [w = weights_](const std::string& n) -> std::optional<WeightInfo> {
-          const auto found = w->find(n);
-          return found == w->end() ? std::nullopt : std::optional(found->second);
-        }, kv) {
+        b(
+            name,
+            [w = weights_](const std::string& n) -> std::optional<WeightInfo> {
+              const auto found = w->find(n);
+              return found == w->end() ? std::nullopt : std::optional(found->second);
+            },
+            kv) {
     case_.name = std::move(name);
     case_.block_size = kv.block_size;
   }
@@ -44,7 +50,8 @@ class CaseBuilder {
     (*weights_)[name] = {t, {size}};
     return name;
   }
-  ValueId Linear(ValueId x, const std::string& name, int64_t n, int64_t k, DType t, bool bias = false) {
+  ValueId Linear(ValueId x, const std::string& name, int64_t n, int64_t k, DType t,
+                 bool bias = false) {
     (*weights_)[name + ".weight"] = {t, {n, k}};
     if (bias) (*weights_)[name + ".bias"] = {DType::kF32, {n}};
     return b.Linear(x, name, n, bias);
@@ -75,18 +82,23 @@ void AddRowOps(std::vector<OpCase>& cases) {
       cases.push_back(c.Finish(std::move(outputs), RowSteps()));
     };
     const auto binary = [&](Op op, bool broadcast) {
-      add(fmt::format("{}{}", Name(op), broadcast ? ".row" : ""), [&](CaseBuilder& c) -> std::vector<ValueId> {
-        const ValueId a = c.X(width);
-        ValueId y = broadcast ? c.b.Weight(c.Vector("v", width), {width}) : c.X(width, "y.weight");
-        // A divisor near zero would magnify the reference's own rounding.
-        if (op == Op::kDiv && !broadcast) y = c.b.Act(y, Activation::kExp);
-        return {c.b.Emit(op, "op", {a, y})};
-      });
+      add(fmt::format("{}{}", Name(op), broadcast ? ".row" : ""),
+          [&](CaseBuilder& c) -> std::vector<ValueId> {
+            const ValueId a = c.X(width);
+            ValueId y =
+                broadcast ? c.b.Weight(c.Vector("v", width), {width}) : c.X(width, "y.weight");
+            // A divisor near zero would magnify the reference's own rounding.
+            if (op == Op::kDiv && !broadcast) y = c.b.Act(y, Activation::kExp);
+            return {c.b.Emit(op, "op", {a, y})};
+          });
     };
     for (const Op op : {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv}) binary(op, false);
     for (const Op op : {Op::kAdd, Op::kMul}) binary(op, true);
-    add("scale", [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.Scale(c.X(width), -1.5f, 0.25f)}; });
-    add("softcap", [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.SoftCap(c.X(width), 1.5f)}; });
+    add("scale", [&](CaseBuilder& c) -> std::vector<ValueId> {
+      return {c.b.Scale(c.X(width), -1.5f, 0.25f)};
+    });
+    add("softcap",
+        [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.SoftCap(c.X(width), 1.5f)}; });
     add("unary", [&](CaseBuilder& c) -> std::vector<ValueId> {
       std::vector<ValueId> all;
       const ValueId x = c.b.Scale(c.X(width), 4);  // into the flat parts too
@@ -97,7 +109,8 @@ void AddRowOps(std::vector<OpCase>& cases) {
     });
     add("act_mul", [&](CaseBuilder& c) -> std::vector<ValueId> {
       const ValueId a = c.X(width), u = c.X(width, "y.weight");
-      return {c.b.Mul(c.b.Act(a, Activation::kSilu), u), c.b.Mul(u, c.b.Act(a, Activation::kGeluTanh))};
+      return {c.b.Mul(c.b.Act(a, Activation::kSilu), u),
+              c.b.Mul(u, c.b.Act(a, Activation::kGeluTanh))};
     });
     add("rms_norm", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.RmsNorm(c.X(width), c.Vector("w", width), 1e-5f),
@@ -108,25 +121,31 @@ void AddRowOps(std::vector<OpCase>& cases) {
       return {c.b.RmsNorm(s, c.Vector("w", width), 1e-5f), s};
     });
     add("rms_norm_add", [&](CaseBuilder& c) -> std::vector<ValueId> {
-      return {c.b.Add(c.X(width), c.b.RmsNorm(c.X(width, "y.weight"), c.Vector("w", width), 1e-6f, 1))};
+      return {
+          c.b.Add(c.X(width), c.b.RmsNorm(c.X(width, "y.weight"), c.Vector("w", width), 1e-6f, 1))};
     });
     add("layer_norm", [&](CaseBuilder& c) -> std::vector<ValueId> {
-      if (width == 1) return {c.b.Scale(c.X(width), 2)};  // one value has no variance: the result is noise
+      if (width == 1)
+        return {c.b.Scale(c.X(width), 2)};  // one value has no variance: the result is noise
       return {c.b.LayerNorm(c.X(width), c.Vector("w", width), c.Vector("b", width), 1e-5f)};
     });
     add("softmax", [&](CaseBuilder& c) -> std::vector<ValueId> {
       const ValueId x = c.b.Scale(c.X(width), 3);
-      return {c.b.Emit(Op::kSoftmax, "softmax", {x}), c.b.Emit(Op::kLogSoftmax, "log_softmax", {x})};
+      return {c.b.Emit(Op::kSoftmax, "softmax", {x}),
+              c.b.Emit(Op::kLogSoftmax, "log_softmax", {x})};
     });
     add("concat", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.Emit(Op::kConcat, "concat", {c.X(width), c.X(2 * width, "y.weight")})};
     });
     add("slice", [&](CaseBuilder& c) -> std::vector<ValueId> {  // strided inputs of row ops
       const ValueId x = c.b.Scale(c.X(3 * width), 2);
-      const ValueId a = c.b.Slice(x, 0, width), m = c.b.Slice(x, width, width), z = c.b.Slice(x, 2 * width, width);
-      return {c.b.Add(a, m), c.b.Mul(c.b.Act(m, Activation::kSilu), z), c.b.RmsNorm(z, c.Vector("w", width), 1e-5f)};
+      const ValueId a = c.b.Slice(x, 0, width), m = c.b.Slice(x, width, width),
+                    z = c.b.Slice(x, 2 * width, width);
+      return {c.b.Add(a, m), c.b.Mul(c.b.Act(m, Activation::kSilu), z),
+              c.b.RmsNorm(z, c.Vector("w", width), 1e-5f)};
     });
-    add("gather", [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.OutputOnly(c.X(width))}; });
+    add("gather",
+        [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.OutputOnly(c.X(width))}; });
     add("argmax", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.Emit(Op::kArgMax, "argmax", {c.b.OutputOnly(c.X(width))})};
     });
@@ -143,10 +162,12 @@ void AddRowOps(std::vector<OpCase>& cases) {
 }
 
 void AddWeights(std::vector<OpCase>& cases) {
-  const std::vector<OpStep> rows = {{{1}}, {{2}}, {{3}}, {{7}, 1}, {{31}}, {{33}, 2}, {{100}}, {{0}, 3}};
+  const std::vector<OpStep> rows = {{{1}},  {{2}},     {{3}},   {{7}, 1},
+                                    {{31}}, {{33}, 2}, {{100}}, {{0}, 3}};
   for (const DType t : kFormats) {
     const std::string f(Name(t));
-    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{1, 256}, {7, 512}, {33, 256}, {64, 768}}) {
+    for (const auto& [n, k] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 256}, {7, 512}, {33, 256}, {64, 768}}) {
       CaseBuilder c(fmt::format("linear.{}.n{}.k{}", f, n, k));
       const ValueId y = c.Linear(c.X(k), "l", n, k, t, n == 33);
       cases.push_back(c.Finish({y}, rows));
@@ -166,9 +187,11 @@ void AddWeights(std::vector<OpCase>& cases) {
 
     CaseBuilder add(fmt::format("linear_add.{}", f));
     const ValueId r = add.X(256);
-    cases.push_back(add.Finish({add.b.Add(r, add.Linear(add.X(512, "y.weight"), "l", 256, 512, t))}, rows));
+    cases.push_back(
+        add.Finish({add.b.Add(r, add.Linear(add.X(512, "y.weight"), "l", 256, 512, t))}, rows));
 
-    CaseBuilder mlp(fmt::format("mlp.{}", f));  // norm and activation with quantisation, merged gate and up
+    CaseBuilder mlp(
+        fmt::format("mlp.{}", f));  // norm and activation with quantisation, merged gate and up
     const ValueId h = mlp.b.Add(mlp.X(256), mlp.X(256, "y.weight"));
     const ValueId m = mlp.b.RmsNorm(h, mlp.Vector("w", 256), 1e-5f);
     const ValueId a = mlp.b.Mul(mlp.b.Act(mlp.Linear(m, "gate", 512, 256, t), Activation::kSilu),
@@ -180,7 +203,8 @@ void AddWeights(std::vector<OpCase>& cases) {
   std::vector<ValueId> all;
   for (const DType t : kFormats) {
     const std::string name(Name(t));
-    all.push_back(c.b.Scale(c.Linear(x, name, 9 + 2 * static_cast<int64_t>(all.size()), 256, t), 2));
+    all.push_back(
+        c.b.Scale(c.Linear(x, name, 9 + 2 * static_cast<int64_t>(all.size()), 256, t), 2));
   }
   cases.push_back(c.Finish(std::move(all), rows));
 
@@ -188,7 +212,8 @@ void AddWeights(std::vector<OpCase>& cases) {
   const ValueId z = biased.X(256);
   cases.push_back(biased.Finish({biased.Linear(z, "q", 48, 256, DType::kQ4_K, true),
                                  biased.Linear(z, "k", 17, 256, DType::kQ6_K, true),
-                                 biased.Linear(z, "v", 16, 256, DType::kQ8_0, true)}, rows));
+                                 biased.Linear(z, "v", 16, 256, DType::kQ8_0, true)},
+                                rows));
 }
 
 RopeAttrs Rotation(int64_t dim, bool interleaved = false) {
@@ -200,7 +225,8 @@ RopeAttrs Rotation(int64_t dim, bool interleaved = false) {
 }
 
 void AddRope(std::vector<OpCase>& cases) {
-  for (const auto& [dim, rotary] : std::vector<std::pair<int64_t, int64_t>>{{32, 32}, {80, 32}, {64, 64}, {96, 72}, {128, 128}, {256, 64}}) {
+  for (const auto& [dim, rotary] : std::vector<std::pair<int64_t, int64_t>>{
+           {32, 32}, {80, 32}, {64, 64}, {96, 72}, {128, 128}, {256, 64}}) {
     for (const bool interleaved : {false, true}) {
       CaseBuilder c(fmt::format("rope.d{}.r{}{}", dim, rotary, interleaved ? ".interleaved" : ""));
       const ValueId x = c.b.Heads(c.X(3 * dim), 3, dim);
@@ -213,8 +239,8 @@ void AddRope(std::vector<OpCase>& cases) {
 }
 
 // q, k and v cut out of one merged linear, rotated, written and attended.
-OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv, std::vector<OpStep> steps,
-                     bool merged = false) {
+OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv,
+                     std::vector<OpStep> steps, bool merged = false) {
   CaseBuilder c(name, kv);
   const int64_t nq = a.heads * a.head_dim, nk = a.kv_heads * a.head_dim;
   a.scale = 1 / std::sqrt(static_cast<float>(a.head_dim));
@@ -237,39 +263,51 @@ OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv, st
 
 // Prefills of several lengths, mixed steps, decodes, a chunk over a block's edge, padding.
 std::vector<OpStep> ServingSteps() {
-  return {{{5, 33, 1}, 2, 1}, {{1, 1, 20}}, {{1, 1, 1}}, {{1, 0, 17}, 1}, {{60, 1, 1}, 3, 2}, {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2}};
+  return {{{5, 33, 1}, 2, 1}, {{1, 1, 20}},      {{1, 1, 1}},   {{1, 0, 17}, 1},
+          {{60, 1, 1}, 3, 2}, {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2}};
 }
 
 void AddAttention(std::vector<OpCase>& cases) {
   const KvOptions kv{.dtype = DType::kF16, .block_size = 16, .max_model_len = 160};
-  for (const auto& [heads, kv_heads] : std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {4, 2}, {3, 1}, {8, 2}, {7, 1}}) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {4, 2}, {3, 1}, {8, 2}, {7, 1}}) {
     const AttentionAttrs a{.heads = heads, .kv_heads = kv_heads, .head_dim = 64};
-    cases.push_back(AttentionCase(fmt::format("attention.h{}.kv{}", heads, kv_heads), a, kv, ServingSteps()));
+    cases.push_back(
+        AttentionCase(fmt::format("attention.h{}.kv{}", heads, kv_heads), a, kv, ServingSteps()));
   }
   for (const int64_t dim : {32, 80, 96, 128, 256}) {
-    cases.push_back(AttentionCase(fmt::format("attention.d{}", dim), {.heads = 4, .kv_heads = 2, .head_dim = dim}, kv,
+    cases.push_back(AttentionCase(fmt::format("attention.d{}", dim),
+                                  {.heads = 4, .kv_heads = 2, .head_dim = dim}, kv,
                                   ServingSteps()));
   }
   for (const int64_t window : {1, 8, 16, 24, 1000}) {
     cases.push_back(AttentionCase(fmt::format("attention.window{}", window),
-                                  {.heads = 4, .kv_heads = 2, .head_dim = 32, .window = window}, kv, ServingSteps()));
+                                  {.heads = 4, .kv_heads = 2, .head_dim = 32, .window = window}, kv,
+                                  ServingSteps()));
   }
-  cases.push_back(AttentionCase("attention.softcap", {.heads = 4, .kv_heads = 1, .head_dim = 64, .softcap = 0.5f}, kv,
+  cases.push_back(AttentionCase("attention.softcap",
+                                {.heads = 4, .kv_heads = 1, .head_dim = 64, .softcap = 0.5f}, kv,
                                 ServingSteps()));
-  cases.push_back(AttentionCase("attention.softcap.window",
-                                {.heads = 4, .kv_heads = 2, .head_dim = 256, .softcap = 5, .window = 20}, kv,
-                                ServingSteps()));
-  cases.push_back(AttentionCase("attention.merged", {.heads = 6, .kv_heads = 2, .head_dim = 32}, kv, ServingSteps(), true));
+  cases.push_back(
+      AttentionCase("attention.softcap.window",
+                    {.heads = 4, .kv_heads = 2, .head_dim = 256, .softcap = 5, .window = 20}, kv,
+                    ServingSteps()));
+  cases.push_back(AttentionCase("attention.merged", {.heads = 6, .kv_heads = 2, .head_dim = 32}, kv,
+                                ServingSteps(), true));
   cases.push_back(AttentionCase("attention.block32", {.heads = 4, .kv_heads = 2, .head_dim = 64},
-                                {.dtype = DType::kF16, .block_size = 32, .max_model_len = 160}, ServingSteps()));
+                                {.dtype = DType::kF16, .block_size = 32, .max_model_len = 160},
+                                ServingSteps()));
   for (const DType t : {DType::kF32, DType::kBF16}) {
-    cases.push_back(AttentionCase(fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
-                                  {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
+    cases.push_back(AttentionCase(
+        fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
+        {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
   }
   std::vector<OpStep> lengths = {{{1}}};  // every cache length from 1 to 130
   for (int i = 1; i < 130; ++i) lengths.push_back({{1}});
-  cases.push_back(AttentionCase("attention.lengths", {.heads = 2, .kv_heads = 1, .head_dim = 32}, kv, lengths));
-  cases.push_back(AttentionCase("attention.prefill130", {.heads = 2, .kv_heads = 1, .head_dim = 64}, kv, {{{130}}, {{1}}}));
+  cases.push_back(
+      AttentionCase("attention.lengths", {.heads = 2, .kv_heads = 1, .head_dim = 32}, kv, lengths));
+  cases.push_back(AttentionCase("attention.prefill130", {.heads = 2, .kv_heads = 1, .head_dim = 64},
+                                kv, {{{130}}, {{1}}}));
 }
 
 // Two layers, as models have them: sandwich norms and windows as Gemma, head norms as Qwen.
@@ -279,20 +317,29 @@ void AddBlocks(std::vector<OpCase>& cases) {
     ValueId h = c.b.Scale(c.X(256, "embed.weight", t), 2);
     for (int layer = 0; layer < 2; ++layer) {
       const std::string p = fmt::format("layers.{}.", layer);
-      const auto norm = [&](ValueId x, const std::string& n) { return c.b.RmsNorm(x, c.Vector(p + n, 256), 1e-6f, 1); };
+      const auto norm = [&](ValueId x, const std::string& n) {
+        return c.b.RmsNorm(x, c.Vector(p + n, 256), 1e-6f, 1);
+      };
       const ValueId x = norm(h, "in_norm");
       const auto head = [&](const std::string& n, int64_t heads, DType format) {
         const ValueId y = c.b.Heads(c.Linear(x, p + n, heads * 64, 256, format), heads, 64);
         if (n == "v") return y;
         return c.b.Rope(c.b.RmsNorm(y, c.Vector(p + n + "_norm", 64), 1e-6f), Rotation(64));
       };
-      const ValueId q = head("q", 4, t), k = head("k", 2, t), v = head("v", 2, t == DType::kQ4_K ? DType::kQ6_K : t);
-      const ValueId a = c.b.Attention(q, k, v, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125f,
-                                                .window = layer == 0 ? 0 : 20}, p + "attn");
+      const ValueId q = head("q", 4, t), k = head("k", 2, t),
+                    v = head("v", 2, t == DType::kQ4_K ? DType::kQ6_K : t);
+      const ValueId a = c.b.Attention(q, k, v,
+                                      {.heads = 4,
+                                       .kv_heads = 2,
+                                       .head_dim = 64,
+                                       .scale = 0.125f,
+                                       .window = layer == 0 ? 0 : 20},
+                                      p + "attn");
       h = c.b.Add(h, norm(c.Linear(a, p + "o", 256, 256, t), "post_attn_norm"));
       const ValueId m = norm(h, "pre_mlp_norm");
-      const ValueId g = c.b.Mul(c.b.Act(c.Linear(m, p + "gate", 512, 256, t), Activation::kGeluTanh),
-                                c.Linear(m, p + "up", 512, 256, t));
+      const ValueId g =
+          c.b.Mul(c.b.Act(c.Linear(m, p + "gate", 512, 256, t), Activation::kGeluTanh),
+                  c.Linear(m, p + "up", 512, 256, t));
       h = c.b.Add(h, c.Linear(g, p + "down", 256, 512, t));
     }
     const ValueId out = c.b.RmsNorm(c.b.OutputOnly(h), c.Vector("norm", 256), 1e-6f);
@@ -322,7 +369,8 @@ std::vector<OpCase> SpeedCases() {
     }
     CaseBuilder n(fmt::format("rms_norm.t{}", rows));
     cases.push_back(n.Finish({n.b.RmsNorm(n.X(2048), n.Vector("w", 2048), 1e-5f)}, {{{rows}}}));
-    cases.push_back(AttentionCase(fmt::format("attention.t{}.context1024", rows), {.heads = 16, .kv_heads = 4, .head_dim = 128},
+    cases.push_back(AttentionCase(fmt::format("attention.t{}.context1024", rows),
+                                  {.heads = 16, .kv_heads = 4, .head_dim = 128},
                                   {.block_size = 16, .max_model_len = 2048}, {{{1024}}, {{rows}}}));
   }
   return cases;

@@ -37,7 +37,8 @@ TEST_P(OpConformance, AgreesWithTheInterpreter) {
     const CaseResult r = RunCase(c, **backend, optimise);
     ASSERT_EQ(r.error, "") << (optimise ? "with all passes" : "without passes");
     ASSERT_TRUE(r.supported) << r.why;
-    EXPECT_LE(r.max_error, r.tolerance) << "at " << r.worst << (optimise ? ", with all passes" : ", without passes");
+    EXPECT_LE(r.max_error, r.tolerance)
+        << "at " << r.worst << (optimise ? ", with all passes" : ", without passes");
     EXPECT_FALSE(r.worst.empty()) << "nothing was compared";
   }
 }
@@ -52,7 +53,8 @@ std::string NameOf(const testing::TestParamInfo<Param>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, OpConformance,
                          testing::Combine(testing::Range<size_t>(0, Cases().size()),
-                                          testing::Values("scalar", "avx2", "avx512", "avx512_vnni")),
+                                          testing::Values("scalar", "avx2", "avx512",
+                                                          "avx512_vnni")),
                          NameOf);
 
 TEST(OpCases, AllBuildAndHaveDistinctNames) {
@@ -72,10 +74,14 @@ class EverythingTarget : public vt::ir::Target {
   vt::ir::DType ActivationFormat(vt::ir::DType weight, const vt::ir::Bucket&) const override {
     return vt::ir::IsQuantised(weight) ? vt::ir::DType::kQ8_A32 : vt::ir::DType::kF32;
   }
-  vt::ir::WeightLayout LayoutFor(vt::ir::DType f, int64_t rows, int64_t columns, vt::ir::WeightUse) const override {
+  vt::ir::WeightLayout LayoutFor(vt::ir::DType f, int64_t rows, int64_t columns,
+                                 vt::ir::WeightUse) const override {
     return {"row", rows * vt::ir::Bytes(f, columns)};
   }
-  std::string PickKernel(const vt::ir::Graph&, const vt::ir::Node&, const vt::ir::Bucket&) const override { return ""; }
+  std::string PickKernel(const vt::ir::Graph&, const vt::ir::Node&,
+                         const vt::ir::Bucket&) const override {
+    return "";
+  }
   vt::ir::Rates MachineRates() const override { return {}; }
 };
 
@@ -83,7 +89,9 @@ TEST(OpCases, ReachEveryOpOfTheTable) {
   std::set<vt::ir::Op> seen;
   for (const OpCase& c : Cases()) {
     for (const auto& n : c.graph.nodes) seen.insert(n.op);
-    for (const auto& n : Lower(c.graph, EverythingTarget(), {.tokens = 4, .requests = 1, .outputs = 1}).graph.nodes) {
+    for (const auto& n :
+         Lower(c.graph, EverythingTarget(), {.tokens = 4, .requests = 1, .outputs = 1})
+             .graph.nodes) {
       seen.insert(n.op);
     }
   }

@@ -146,7 +146,9 @@ base::Status CaseRun::Setup() {
       linear |= node.op == Op::kLinear && v.shape.size() == 2;
       table |= node.op == Op::kEmbed;
     }
-    const WeightUse use = linear ? WeightUse::kLinear : table ? WeightUse::kEmbedding : WeightUse::kPlain;
+    const WeightUse use = linear  ? WeightUse::kLinear
+                          : table ? WeightUse::kEmbedding
+                                  : WeightUse::kPlain;
     const StoredWeight& w = weights_[v.name] = RandomWeight(v);
     const vt::WeightView view{w.bytes.data(), v.dtype, Rows(v.shape, {}), v.shape.back().At({})};
     const WeightLayout layout = backend_.LayoutFor(v.dtype, view.rows, view.columns, use);
@@ -177,10 +179,12 @@ base::Status CaseRun::Setup() {
   return {};
 }
 
-// Slots and block tables. Entries that no query of the step may touch are -1: past the end, and before the window.
+// Slots and block tables. Entries that no query of the step may touch are -1: past the end, and
+// before the window.
 void CaseRun::PageInputs(const OpStep& step, StepInputs& in) {
   for (size_t g = 0; g < blocks_.size(); ++g) {
-    const int64_t window = case_.graph.state_groups[g].window, width = max_blocks(), size = case_.block_size;
+    const int64_t window = case_.graph.state_groups[g].window, width = max_blocks(),
+                  size = case_.block_size;
     Tensor slots, table;
     table.i.assign(static_cast<size_t>(in.bucket.requests * width), 0);
     size_t row = 0;
@@ -229,7 +233,8 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
     params.f.resize(params.f.size() + kSampleParamCount);
     PackSamplingRow(sampling, &params.f[params.f.size() - kSampleParamCount]);
   }
-  const auto tokens = static_cast<int32_t>(ids.i.size()), requests = static_cast<int32_t>(lens.i.size());
+  const auto tokens = static_cast<int32_t>(ids.i.size()),
+             requests = static_cast<int32_t>(lens.i.size());
   in.header = {tokens, requests, requests, 0};
   in.bucket = {.tokens = std::max<int64_t>(1, tokens + step.padding_tokens),
                .requests = std::max<int64_t>(1, requests + step.padding_requests),
@@ -240,8 +245,8 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   lens.i.resize(static_cast<size_t>(in.bucket.requests));
   rows.i.resize(static_cast<size_t>(in.bucket.outputs));
   params.f.resize(static_cast<size_t>(in.bucket.outputs * kSampleParamCount));
-  in.tensors = {{kTokenIds, ids},   {kPositions, positions}, {kQueryStart, starts},
-                {kSeqLens, lens},   {kOutputRows, rows},     {kSampleParams, params}};
+  in.tensors = {{kTokenIds, ids}, {kPositions, positions}, {kQueryStart, starts},
+                {kSeqLens, lens}, {kOutputRows, rows},     {kSampleParams, params}};
   PageInputs(step, in);
   return in;
 }
@@ -292,23 +297,32 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
 
 base::Result<Tensor> CaseRun::Read(vt::Executable& exe, ValueId id, const Bucket& bucket) {
   const Value& v = exe.plan().graph.value(id);
-  const int64_t rows = v.shape[0].At(bucket), width = Elements(v.shape, bucket) / std::max<int64_t>(rows, 1);
+  const int64_t rows = v.shape[0].At(bucket),
+                width = Elements(v.shape, bucket) / std::max<int64_t>(rows, 1);
   const int64_t stride = exe.plan().memory.places[static_cast<size_t>(id)].row_stride;
   const void* address = exe.ValueAddress(id);
   if (address == nullptr) return base::Error{base::Code::kInternal, v.name + " has no address"};
-  const auto width_bytes = static_cast<size_t>(Bytes(v.dtype, width)), stride_bytes = static_cast<size_t>(Bytes(v.dtype, stride));
+  const auto width_bytes = static_cast<size_t>(Bytes(v.dtype, width)),
+             stride_bytes = static_cast<size_t>(Bytes(v.dtype, stride));
   std::vector<std::byte> span(stride_bytes * static_cast<size_t>(rows - 1) + width_bytes);
-  if (auto s = backend_.CopyToHost(*queue_, span.data(), address, static_cast<int64_t>(span.size())); !s) return s.error();
+  if (auto s =
+          backend_.CopyToHost(*queue_, span.data(), address, static_cast<int64_t>(span.size()));
+      !s)
+    return s.error();
   if (auto s = backend_.Synchronize(*queue_); !s) return s.error();
   Tensor t;
   for (const Dim& d : v.shape) t.shape.emplace_back(d.At(bucket));
   const auto count = static_cast<size_t>(rows * width);
-  if (v.dtype == DType::kI32) t.i.resize(count);
-  else t.f.resize(count);
+  if (v.dtype == DType::kI32)
+    t.i.resize(count);
+  else
+    t.f.resize(count);
   for (int64_t r = 0; r < rows; ++r) {
     const std::byte* row = span.data() + static_cast<size_t>(r) * stride_bytes;
-    if (v.dtype == DType::kI32) std::memcpy(&t.i[static_cast<size_t>(r * width)], row, width_bytes);
-    else Dequantize(v.dtype, row, &t.f[static_cast<size_t>(r * width)], width);
+    if (v.dtype == DType::kI32)
+      std::memcpy(&t.i[static_cast<size_t>(r * width)], row, width_bytes);
+    else
+      Dequantize(v.dtype, row, &t.f[static_cast<size_t>(r * width)], width);
   }
   return t;
 }
@@ -331,7 +345,8 @@ double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, con
     // Rows that are small by cancellation are measured against a hundredth of the tensor.
     double scale = std::max(1e-2 * largest, 1e-30), error = 0;
     for (size_t i = r * width; i < (r + 1) * width; ++i) {
-      if (std::isfinite(want.f[i])) scale = std::max(scale, static_cast<double>(std::fabs(want.f[i])));
+      if (std::isfinite(want.f[i]))
+        scale = std::max(scale, static_cast<double>(std::fabs(want.f[i])));
       const double e = std::fabs(static_cast<double>(got.f[i]) - want.f[i]);
       if (got.f[i] == want.f[i]) continue;  // infinities too
       error = std::isnan(e) ? INFINITY : std::max(error, e);
@@ -350,8 +365,8 @@ void CaseRun::Note(double error, double bound, const std::string& where) {
 
 base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
   const Graph& g = exe.plan().graph;
-  // Activation blocks stand in the arena in an order that is the backend's own, so they are not read: what they should
-  // hold is kept here, and the linears that read them show whether they do.
+  // Activation blocks stand in the arena in an order that is the backend's own, so they are not
+  // read: what they should hold is kept here, and the linears that read them show whether they do.
   std::map<ValueId, Tensor> blocks;
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
@@ -374,8 +389,8 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
       for (const Dim& d : v.shape) held[i].shape.emplace_back(d.At(in.bucket));
       if (const auto b = blocks.find(node.inputs[i]); b != blocks.end()) {
         held[i] = b->second;
-        // Behind a fused norm or activation a value at the border of two int8 codes may take either; each such code
-        // moves a sum of K products by about 1 / (127 sqrt(K)) of itself.
+        // Behind a fused norm or activation a value at the border of two int8 codes may take
+        // either; each such code moves a sum of K products by about 1 / (127 sqrt(K)) of itself.
         if (IsFused(g.nodes[static_cast<size_t>(v.producer)].op)) bound = 2e-3;
       } else if (v.kind == ValueKind::kNode) {
         auto t = Read(exe, node.inputs[i], in.bucket);
@@ -396,13 +411,15 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
       auto got = Read(exe, node.outputs[o], in.bucket);
       if (!got) return got.error();
       Note(Error(v, *got, (*want)[o], in), bound,
-           fmt::format("{} {} (T={} R={})", Name(node.op), node.name, in.bucket.tokens, in.bucket.requests));
+           fmt::format("{} {} (T={} R={})", Name(node.op), node.name, in.bucket.tokens,
+                       in.bucket.requests));
     }
   }
   return {};
 }
 
-// A whole run repeats the node by node run bit for bit, and agrees with the interpreter from start to end.
+// A whole run repeats the node by node run bit for bit, and agrees with the interpreter from start
+// to end.
 base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   const Graph& g = exe.plan().graph;
   std::vector<Tensor> before;
@@ -415,9 +432,11 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   if (auto s = backend_.Synchronize(*queue_); !s) return s;
   auto profile = exe.Profile(*queue_);
   if (!profile) return profile.error().In("profile");
-  if (profile->size() != g.nodes.size()) return base::Error{base::Code::kInternal, "the profile has not one time a node"};
+  if (profile->size() != g.nodes.size())
+    return base::Error{base::Code::kInternal, "the profile has not one time a node"};
 
-  Interpreter interpreter(g, [&](const Value& w) { return weights_.at(w.name).values; }, case_.block_size);
+  Interpreter interpreter(
+      g, [&](const Value& w) { return weights_.at(w.name).values; }, case_.block_size);
   for (const auto& [key, state] : end_states_) interpreter.state(key.first, key.second) = state;
   auto values = interpreter.Run(in.bucket, in.tensors);
   if (!values) return values.error().In("interpreter");
@@ -428,18 +447,21 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   }
   bool quantised = false;
   for (const Value& v : g.values) quantised |= v.dtype == DType::kQ8_A32;
-  // Errors add up over nodes; codes that fall the other way are worth a percent of a value, averaged over a row.
+  // Errors add up over nodes; codes that fall the other way are worth a percent of a value,
+  // averaged over a row.
   const double bound = quantised ? 3e-2 : 20 * case_.tolerance;
   for (size_t o = 0; o < g.outputs.size(); ++o) {
     auto again = Read(exe, g.outputs[o], in.bucket);
     if (!again) return again.error();
     const Value& v = g.value(g.outputs[o]);
     if (Error(v, *again, before[o], in) != 0) {
-      return base::Error{base::Code::kInternal, fmt::format("{} differs when the step is run again", v.name)};
+      return base::Error{base::Code::kInternal,
+                         fmt::format("{} differs when the step is run again", v.name)};
     }
     // A choice may flip with the last bit of a logit; it was checked on its own inputs above.
     if (v.dtype == DType::kI32) continue;
-    Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in), bound, "output " + v.name);
+    Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in), bound,
+         "output " + v.name);
   }
   return {};
 }
@@ -451,7 +473,8 @@ base::Status CaseRun::Time(vt::Executable& exe, int runs) {
     const auto start = Clock::now();
     if (auto s = exe.Run(*queue_); !s) return s;
     if (auto s = backend_.Synchronize(*queue_); !s) return s;
-    result_.seconds = std::min(result_.seconds, std::chrono::duration<double>(Clock::now() - start).count());
+    result_.seconds =
+        std::min(result_.seconds, std::chrono::duration<double>(Clock::now() - start).count());
   }
   const Plan& plan = exe.plan();
   const int64_t context = *std::max_element(cached_.begin(), cached_.end());

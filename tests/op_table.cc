@@ -15,21 +15,28 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", found.error().message);
     return 2;
   }
-  auto backend = found->first->Open({.index = found->second, .threads = 0, .isa = argc > 2 ? argv[2] : ""});
+  auto backend =
+      found->first->Open({.index = found->second, .threads = 0, .isa = argc > 2 ? argv[2] : ""});
   if (!backend) {
     fmt::print(stderr, "{}\n", backend.error().message);
     return 2;
   }
-  fmt::print("{}: {}\n\nSupport (error and bound relative to the largest value of a row)\n", (*backend)->TargetName(),
-             (*backend)->Info().description);
+  fmt::print("{}: {}\n\nSupport (error and bound relative to the largest value of a row)\n",
+             (*backend)->TargetName(), (*backend)->Info().description);
   int wrong = 0;
   for (const tests::OpCase& c : tests::OpCases()) {
     const tests::CaseResult r = tests::RunCase(c, **backend, true);
     const bool good = r.error.empty() && r.max_error <= r.tolerance;
     wrong += r.supported && !good;
     fmt::print("{:<32} {:<6} {:>9.1e} of {:.0e}  nodes {:>2}, fused {:>2}  {}\n", c.name,
-               !r.supported ? "none" : good ? "yes" : "WRONG", r.max_error, r.tolerance, r.nodes, r.fused,
-               !r.supported ? r.why : !r.error.empty() ? r.error : good ? "" : r.worst);
+               !r.supported ? "none"
+               : good       ? "yes"
+                            : "WRONG",
+               r.max_error, r.tolerance, r.nodes, r.fused,
+               !r.supported       ? r.why
+               : !r.error.empty() ? r.error
+               : good             ? ""
+                                  : r.worst);
   }
   fmt::print("\nSpeed (best of 20)\n{:<36} {:>10} {:>12} {:>8}\n", "", "us", "predicted", "GB/s");
   for (const tests::OpCase& c : tests::SpeedCases()) {

@@ -1,11 +1,11 @@
-// The programs as their users meet them: output, exit codes, one sentence for each thing that is wrong.
+// The programs as their users meet them: output, exit codes, one sentence for each thing that is
+// wrong.
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-
-#include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "base/os/file.h"
@@ -41,10 +41,12 @@ class Programs : public testing::Test {
   // Runs `program arguments` in a shell; a minute at the most.
   Ended Run(const std::string& command) const {
     const std::string err = Path("stderr");
-    FILE* pipe = ::popen(("timeout 60 " + kPrograms + command + " 2>" + err + " </dev/null").c_str(), "r");
+    FILE* pipe =
+        ::popen(("timeout 60 " + kPrograms + command + " 2>" + err + " </dev/null").c_str(), "r");
     Ended ended;
     char buffer[4096];
-    for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) ended.out.append(buffer, n);
+    for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+      ended.out.append(buffer, n);
     const int status = ::pclose(pipe);
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     ended.err = *base::os::ReadFile(err);
@@ -55,7 +57,8 @@ class Programs : public testing::Test {
   void Refused(const std::string& command, int code, const std::string& words) const {
     const Ended e = Run(command);
     EXPECT_EQ(e.code, code) << command << "\n" << e.err;
-    EXPECT_NE(e.err.find(words), std::string::npos) << command << "\nwanted '" << words << "' in: " << e.err;
+    EXPECT_NE(e.err.find(words), std::string::npos)
+        << command << "\nwanted '" << words << "' in: " << e.err;
     EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << command << "\n" << e.err;
   }
 
@@ -71,14 +74,16 @@ TEST_F(Programs, UsageErrorsEndWithTwo) {
   Refused("vllm-cli --model x --prompt ''", 2, "--prompt is empty");
   Refused("vllm-inspect", 2, "subcommand");
   Refused("vllm-inspect logits --model x", 2, "--ids");
-  Refused("vllm-cli --model " + kModels + "qwen3 --quantization Q4_K_M --prompt a", 2, "--quantization");
+  Refused("vllm-cli --model " + kModels + "qwen3 --quantization Q4_K_M --prompt a", 2,
+          "--quantization");
 }
 
 TEST_F(Programs, HelpExplainsEveryFlag) {
   const Ended e = Run("vllm-cli --help");
   EXPECT_EQ(e.code, 0);
-  for (const char* flag : {"--model", "--prompt", "--system", "--max-tokens", "--temperature", "--top-p", "--top-k", "--min-p",
-                           "--seed", "--stream", "--chat-template", "--device", "--threads", "--load-format"}) {
+  for (const char* flag : {"--model", "--prompt", "--system", "--max-tokens", "--temperature",
+                           "--top-p", "--top-k", "--min-p", "--seed", "--stream", "--chat-template",
+                           "--device", "--threads", "--load-format"}) {
     EXPECT_NE(e.out.find(flag), std::string::npos) << flag;
   }
 }
@@ -86,25 +91,30 @@ TEST_F(Programs, HelpExplainsEveryFlag) {
 TEST_F(Programs, BrokenModelsAreRefusedByName) {
   Refused("vllm-cli --prompt a --model " + Path("nothing.gguf"), 1, "nothing.gguf");
   Refused("vllm-cli --prompt a --model " + Write("empty.gguf", ""), 1, "empty.gguf");
-  Refused("vllm-cli --prompt a --model " + Write("text.gguf", "this is not a model file at all"), 1, "text.gguf");
+  Refused("vllm-cli --prompt a --model " + Write("text.gguf", "this is not a model file at all"), 1,
+          "text.gguf");
   Write("no_config/model.safetensors", "");
   Refused("vllm-cli --prompt a --model " + Path("no_config"), 1, "no_config");
   Write("json/config.json", "{\"architectures\": [");
   Refused("vllm-cli --prompt a --model " + Path("json"), 1, "config.json");
-  Write("family/config.json", R"({"architectures": ["PerceptronForCausalLM"], "model_type": "perceptron"})");
+  Write("family/config.json",
+        R"({"architectures": ["PerceptronForCausalLM"], "model_type": "perceptron"})");
   Refused("vllm-cli --prompt a --load-format dummy --model " + Path("family"), 1, "Perceptron");
 }
 
 TEST_F(Programs, AMissingShardIsNamed) {
   fs::copy(kModels + "qwen3", folder_ / "shards");
   fs::remove(folder_ / "shards/model.safetensors");
-  Write("shards/model.safetensors.index.json",
-        R"({"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})");
+  Write(
+      "shards/model.safetensors.index.json",
+      R"({"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})");
   Refused("vllm-cli --prompt a --model " + Path("shards"), 1, "model-00001-of-00002.safetensors");
 }
 
 TEST_F(Programs, LogitsAreJsonWithTheIdsAskedFor) {
-  const Ended e = Run("vllm-inspect logits --json --dtype float32 --top 3 --at-ids 7,8 --ids 1,2,3 --model " + kModels + "qwen3");
+  const Ended e =
+      Run("vllm-inspect logits --json --dtype float32 --top 3 --at-ids 7,8 --ids 1,2,3 --model " +
+          kModels + "qwen3");
   ASSERT_EQ(e.code, 0) << e.err;
   const base::Result<json::value> v = base::ParseJson(e.out);
   ASSERT_TRUE(v) << e.out;
@@ -117,7 +127,8 @@ TEST_F(Programs, LogitsAreJsonWithTheIdsAskedFor) {
     ASSERT_EQ(values.size(), 5u);
     EXPECT_EQ(ids[3].to_number<int>(), 7);
     EXPECT_EQ(ids[4].to_number<int>(), 8);
-    for (size_t i = 0; i < 2; ++i) EXPECT_GE(values[i].to_number<double>(), values[i + 1].to_number<double>());
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_GE(values[i].to_number<double>(), values[i + 1].to_number<double>());
     for (const json::value& x : values) EXPECT_LE(x.to_number<double>(), 0.0);
   }
 }
@@ -130,15 +141,18 @@ TEST_F(Programs, IdsOutsideTheVocabularyAreRefused) {
 TEST_F(Programs, APromptOverTheContextIsRefused) {
   std::string ids = "1";
   for (int i = 0; i < 40; ++i) ids += ",2";
-  Refused("vllm-inspect logits --max-model-len 32 --ids " + ids + " --model " + kModels + "qwen3", 2, "41 tokens");
+  Refused("vllm-inspect logits --max-model-len 32 --ids " + ids + " --model " + kModels + "qwen3",
+          2, "41 tokens");
 }
 
 TEST_F(Programs, ThePlanOfDummyWeightsNeedsAConfigurationAlone) {
-  Write("dummy/config.json", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256,
+  Write("dummy/config.json",
+        R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256,
     "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "vocab_size": 320, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu",
     "tie_word_embeddings": false, "torch_dtype": "bfloat16"})");
-  for (const char* mix : {"", " --quantization Q4_K_M", " --quantization Q8_0", " --quantization Q2_K"}) {
+  for (const char* mix :
+       {"", " --quantization Q4_K_M", " --quantization Q8_0", " --quantization Q2_K"}) {
     const std::string model = "--load-format dummy --model " + Path("dummy") + mix;
     const Ended e = Run("vllm-inspect plan --json --measure --context 8 " + model);
     ASSERT_EQ(e.code, 0) << e.err;
@@ -148,7 +162,8 @@ TEST_F(Programs, ThePlanOfDummyWeightsNeedsAConfigurationAlone) {
     EXPECT_GT(v->at("measured_ms_per_token").to_number<double>(), 0);
     EXPECT_GT(v->at("predicted_ms_per_token").to_number<double>(), 0);
   }
-  Refused("vllm-inspect plan --load-format dummy --quantization Q9_Z --model " + Path("dummy"), 2, "Q9_Z");
+  Refused("vllm-inspect plan --load-format dummy --quantization Q9_Z --model " + Path("dummy"), 2,
+          "Q9_Z");
 }
 
 TEST_F(Programs, TheGraphIsShownAfterEachPass) {
@@ -157,7 +172,8 @@ TEST_F(Programs, TheGraphIsShownAfterEachPass) {
   const base::Result<json::value> v = base::ParseJson(e.out);
   ASSERT_TRUE(v) << e.out;
   std::string passes;
-  for (const json::value& p : v->at("passes").as_array()) passes += std::string(p.at("pass").as_string()) + " ";
+  for (const json::value& p : v->at("passes").as_array())
+    passes += std::string(p.at("pass").as_string()) + " ";
   EXPECT_EQ(passes.find("built "), 0u) << passes;
   EXPECT_NE(passes.find("fuse"), std::string::npos) << passes;
 }

@@ -47,13 +47,14 @@ std::vector<std::string> CaptureBreaches(vt::Backend& b) {
   expect(b.CopyOnDevice(q, target.p, source.p, kBytes).ok(), "a copy inside a capture fails");
   expect(b.EndCapture(q).ok(), "EndCapture fails");
   expect(Read(b, q, target.p) == std::string(kBytes, '-'), "a captured copy ran at capture");
-  expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'a'), "a replay does not copy");
+  expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'a'),
+         "a replay does not copy");
   Write(b, q, source.p, 'b');
   expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'b'),
          "a replay does not see the source's new value at the same address");
 
-  // Nothing in a capture allocates, synchronises or frees. The refusal names the call, and the capture is void: a step
-  // that needs the call would be wrong at replay.
+  // Nothing in a capture allocates, synchronises or frees. The refusal names the call, and the
+  // capture is void: a step that needs the call would be wrong at replay.
   expect(b.BeginCapture(q).ok(), "a second BeginCapture fails");
   const base::Result<void*> inside = b.Allocate(kBytes);
   expect(!inside && inside.error().message.find("Allocate") != std::string::npos,
@@ -66,7 +67,8 @@ std::vector<std::string> CaptureBreaches(vt::Backend& b) {
   const base::Status waited = b.Synchronize(q);
   expect(!waited && waited.error().message.find("Synchronize") != std::string::npos,
          "a synchronisation inside a capture is not refused by name");
-  expect(!b.EndCaptureGraph(q), "a capture with a synchronisation in it does not end with an error");
+  expect(!b.EndCaptureGraph(q),
+         "a capture with a synchronisation in it does not end with an error");
   expect(b.BeginCapture(q).ok(), "BeginCapture fails after two void captures");
   expect(b.Fill(q, target.p, 'f', kBytes).ok(), "a fill inside a capture fails");
   base::Result<vt::GraphHandle> fill = b.EndCaptureGraph(q);
@@ -75,8 +77,10 @@ std::vector<std::string> CaptureBreaches(vt::Backend& b) {
 
   // Graphs are independent: in any order, also after another was destroyed.
   if (fill) {
-    expect(b.ReplayGraph(q, *fill).ok() && Read(b, q, target.p) == std::string(kBytes, 'f'), "a fill is not replayed");
-    expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'b'), "an older graph no longer replays");
+    expect(b.ReplayGraph(q, *fill).ok() && Read(b, q, target.p) == std::string(kBytes, 'f'),
+           "a fill is not replayed");
+    expect(b.Replay(q).ok() && Read(b, q, target.p) == std::string(kBytes, 'b'),
+           "an older graph no longer replays");
     b.DestroyGraph(*fill);
     expect(b.Replay(q).ok(), "a graph does not survive another one's end");
     expect(!b.ReplayGraph(q, *fill), "a destroyed graph replays");

@@ -1,5 +1,5 @@
-// The contract of graph capture, as checks that any device must pass. A backend's own tests call them, and they are
-// themselves tested against backends that break the contract.
+// The contract of graph capture, as checks that any device must pass. A backend's own tests call
+// them, and they are themselves tested against backends that break the contract.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The capture contract on every device found, and on backends that break it: the check must be able to fail.
+// The capture contract on every device found, and on backends that break it: the check must be able
+// to fail.
 #include "tests/seam.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ TEST(Seam, EveryDeviceFoundKeepsTheCaptureContract) {
     base::Result<std::unique_ptr<vt::Backend>> backend = platform->Open({});
     ASSERT_TRUE(backend) << backend.error().message;
     if (!(*backend)->SupportsGraphCapture()) continue;
-    for (const std::string& breach : CaptureBreaches(**backend)) ADD_FAILURE() << platform->Name() << ": " << breach;
+    for (const std::string& breach : CaptureBreaches(**backend))
+      ADD_FAILURE() << platform->Name() << ": " << breach;
     ++checked;
   }
   EXPECT_GE(checked, 1) << "no device with graphs was found in " << kModules;
@@ -69,7 +71,9 @@ class Breaking : public vt::Backend {
     }
     return real_.CopyOnDevice(q, d, s, n);
   }
-  base::Status Fill(vt::Queue& q, void* d, uint8_t v, int64_t n) override { return real_.Fill(q, d, v, n); }
+  base::Status Fill(vt::Queue& q, void* d, uint8_t v, int64_t n) override {
+    return real_.Fill(q, d, v, n);
+  }
   base::Status Synchronize(vt::Queue& q) override { return real_.Synchronize(q); }
   base::Result<std::unique_ptr<vt::Event>> CreateEvent() override { return real_.CreateEvent(); }
   base::Status Record(vt::Queue& q, vt::Event& e) override { return real_.Record(q, e); }
@@ -77,8 +81,11 @@ class Breaking : public vt::Backend {
   base::Status Repack(const vt::WeightView& v, const vt::ir::WeightLayout& l, void* d) override {
     return real_.Repack(v, l, d);
   }
-  int64_t StateBlockBytes(const vt::ir::StateGroup& g, int64_t n) const override { return real_.StateBlockBytes(g, n); }
-  base::Result<std::unique_ptr<vt::Executable>> Compile(vt::ir::Plan p, const vt::Bindings& b) override {
+  int64_t StateBlockBytes(const vt::ir::StateGroup& g, int64_t n) const override {
+    return real_.StateBlockBytes(g, n);
+  }
+  base::Result<std::unique_ptr<vt::Executable>> Compile(vt::ir::Plan p,
+                                                        const vt::Bindings& b) override {
     return real_.Compile(std::move(p), b);
   }
   bool SupportsGraphCapture() const override { return true; }
@@ -91,19 +98,25 @@ class Breaking : public vt::Backend {
     capturing_ = false;
     return real_.EndCaptureGraph(q);
   }
-  base::Status ReplayGraph(vt::Queue& q, vt::GraphHandle g) override { return real_.ReplayGraph(q, g); }
+  base::Status ReplayGraph(vt::Queue& q, vt::GraphHandle g) override {
+    return real_.ReplayGraph(q, g);
+  }
   void DestroyGraph(vt::GraphHandle g) override { real_.DestroyGraph(g); }
 
   std::string TargetName() const override { return real_.TargetName(); }
-  bool Supports(const vt::ir::Graph& g, const vt::ir::Node& n) const override { return real_.Supports(g, n); }
+  bool Supports(const vt::ir::Graph& g, const vt::ir::Node& n) const override {
+    return real_.Supports(g, n);
+  }
   vt::ir::DType ValueType() const override { return real_.ValueType(); }
   vt::ir::DType ActivationFormat(vt::ir::DType w, const vt::ir::Bucket& b) const override {
     return real_.ActivationFormat(w, b);
   }
-  vt::ir::WeightLayout LayoutFor(vt::ir::DType f, int64_t r, int64_t c, vt::ir::WeightUse u) const override {
+  vt::ir::WeightLayout LayoutFor(vt::ir::DType f, int64_t r, int64_t c,
+                                 vt::ir::WeightUse u) const override {
     return real_.LayoutFor(f, r, c, u);
   }
-  std::string PickKernel(const vt::ir::Graph& g, const vt::ir::Node& n, const vt::ir::Bucket& b) const override {
+  std::string PickKernel(const vt::ir::Graph& g, const vt::ir::Node& n,
+                         const vt::ir::Bucket& b) const override {
     return real_.PickKernel(g, n, b);
   }
   vt::ir::Rates MachineRates() const override { return real_.MachineRates(); }

@@ -1,9 +1,8 @@
 #include "base/json.h"
 
-#include <cmath>
-
 #include <boost/json/src.hpp>
 #include <boost/system/error_code.hpp>
+#include <cmath>
 
 #include "base/os/file.h"
 #include "base/strings.h"
@@ -38,7 +37,8 @@ const json::value* Find(const json::object& o, std::string_view key) {
 
 Result<json::value> ParseJson(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return Error{Code::kCorrupt, fmt::format("JSON text of {} bytes is over the limit of {}", text.size(), limits.max_bytes)};
+    return Error{Code::kCorrupt, fmt::format("JSON text of {} bytes is over the limit of {}",
+                                             text.size(), limits.max_bytes)};
   }
   json::parse_options options;
   options.max_depth = static_cast<size_t>(limits.max_depth);
@@ -53,7 +53,8 @@ Result<json::value> ParseJson(std::string_view text, const JsonLimits& limits) {
     }
   }
   if (!ec) parser.finish(ec);
-  if (ec) return Error{Code::kCorrupt, "invalid JSON: " + ec.message() + " at " + Where(text, used)};
+  if (ec)
+    return Error{Code::kCorrupt, "invalid JSON: " + ec.message() + " at " + Where(text, used)};
   return parser.release();
 }
 
@@ -92,7 +93,8 @@ Result<bool> JsonBool(const json::object& o, std::string_view key, bool fallback
   return WrongType(key, "true or false");
 }
 
-Result<std::string> JsonString(const json::object& o, std::string_view key, std::string_view fallback) {
+Result<std::string> JsonString(const json::object& o, std::string_view key,
+                               std::string_view fallback) {
   const json::value* v = Find(o, key);
   if (v == nullptr) return std::string(fallback);
   if (v->is_string()) return std::string(v->get_string());

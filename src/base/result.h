@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error with a code and a sentence that says what is wrong and what to do.
-// Used at room borders; exceptions do not cross them. Not thread-safe; movable.
+// Result<T>: a value, or an Error with a code and a sentence that says what is wrong and what to
+// do. Used at room borders; exceptions do not cross them. Not thread-safe; movable.
 #pragma once
 
 #include <cassert>

@@ -1,12 +1,12 @@
 // Formatting (fmt) and the few string helpers that everything shares.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace base {
 
@@ -15,7 +15,9 @@ std::string HumanBytes(uint64_t bytes);
 
 std::vector<std::string> Split(std::string_view text, char separator);
 
-inline bool StartsWith(std::string_view s, std::string_view p) { return s.substr(0, p.size()) == p; }
+inline bool StartsWith(std::string_view s, std::string_view p) {
+  return s.substr(0, p.size()) == p;
+}
 inline bool EndsWith(std::string_view s, std::string_view p) {
   return s.size() >= p.size() && s.substr(s.size() - p.size()) == p;
 }

@@ -1,16 +1,16 @@
 #include "base/os/file.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/strings.h"
 
@@ -39,9 +39,11 @@ Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   if (file.fd < 0) return FromErrno(path, errno);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) return FromErrno(path, errno);
-  if (S_ISDIR(info.st_mode)) return Error{Code::kInvalidArgument, path + ": is a directory, not a file"};
+  if (S_ISDIR(info.st_mode))
+    return Error{Code::kInvalidArgument, path + ": is a directory, not a file"};
   std::string out;
-  if (info.st_size > 0 && static_cast<size_t>(info.st_size) <= max_bytes) out.reserve(static_cast<size_t>(info.st_size));
+  if (info.st_size > 0 && static_cast<size_t>(info.st_size) <= max_bytes)
+    out.reserve(static_cast<size_t>(info.st_size));
   char buffer[1 << 16];
   while (true) {
     const ssize_t n = ::read(file.fd, buffer, sizeof buffer);
@@ -49,7 +51,8 @@ Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
     if (n < 0) return FromErrno(path, errno);
     if (n == 0) return out;
     if (out.size() + static_cast<size_t>(n) > max_bytes) {
-      return Error{Code::kCorrupt, fmt::format("{}: longer than the limit of {}", path, HumanBytes(max_bytes))};
+      return Error{Code::kCorrupt,
+                   fmt::format("{}: longer than the limit of {}", path, HumanBytes(max_bytes))};
     }
     out.append(buffer, static_cast<size_t>(n));
   }

@@ -12,7 +12,8 @@
 
 namespace base::os {
 
-// Reads a whole file. Errors: kNotFound, kCorrupt when longer than `max_bytes`, kUnavailable for I/O errors.
+// Reads a whole file. Errors: kNotFound, kCorrupt when longer than `max_bytes`, kUnavailable for
+// I/O errors.
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
 // Writes a whole file through a temporary beside it, so that a full disk never leaves half a file.
@@ -24,7 +25,8 @@ bool IsDirectory(const std::string& path);
 // Names (not paths) of a directory's entries, sorted.
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
-// A read-only map of a whole regular file. Movable; unmapped on destruction. Thread-safe for reading.
+// A read-only map of a whole regular file. Movable; unmapped on destruction. Thread-safe for
+// reading.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
@@ -37,8 +39,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
-  // Tells the system that the pages inside [offset, offset + length) are not needed any more (a later read
-  // brings them back), so that a repacked weight is not in memory twice.
+  // Tells the system that the pages inside [offset, offset + length) are not needed any more (a
+  // later read brings them back), so that a repacked weight is not in memory twice.
   void DropPages(size_t offset, size_t length) const;
 
  private:

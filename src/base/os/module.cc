@@ -1,10 +1,10 @@
 #include "base/os/module.h"
 
-#include <filesystem>
-
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 namespace base::os {
 
@@ -12,7 +12,8 @@ Result<void*> OpenModule(const std::string& path) {
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (module == nullptr) {
     const char* why = ::dlerror();
-    return Error{Code::kUnavailable, path + ": cannot be loaded: " + (why != nullptr ? why : "unknown reason")};
+    return Error{Code::kUnavailable,
+                 path + ": cannot be loaded: " + (why != nullptr ? why : "unknown reason")};
   }
   return module;
 }

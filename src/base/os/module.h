@@ -8,7 +8,8 @@
 
 namespace base::os {
 
-// Opens a shared object and keeps it open for the life of the process. Errors: kUnavailable with the loader's reason.
+// Opens a shared object and keeps it open for the life of the process. Errors: kUnavailable with
+// the loader's reason.
 Result<void*> OpenModule(const std::string& path);
 // A symbol of it. Errors: kNotFound.
 Result<void*> FindSymbol(void* module, const std::string& name);

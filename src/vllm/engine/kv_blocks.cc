@@ -11,11 +11,13 @@ KvBlocks::KvBlocks(int64_t blocks, int64_t block_size, int64_t sequences)
 
 base::Status KvBlocks::Reserve(int sequence, int64_t tokens) {
   std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
-  const int64_t wanted = (tokens + block_size_ - 1) / block_size_ - static_cast<int64_t>(table.size());
+  const int64_t wanted =
+      (tokens + block_size_ - 1) / block_size_ - static_cast<int64_t>(table.size());
   if (wanted > free_blocks()) {
-    return base::Error{base::Code::kResourceExhausted,
-                       fmt::format("{} KV blocks wanted, {} free: use a shorter context or fewer requests", wanted,
-                                   free_blocks())};
+    return base::Error{
+        base::Code::kResourceExhausted,
+        fmt::format("{} KV blocks wanted, {} free: use a shorter context or fewer requests", wanted,
+                    free_blocks())};
   }
   for (int64_t i = 0; i < wanted; ++i) {
     table.push_back(free_.back());

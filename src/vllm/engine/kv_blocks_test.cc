@@ -1,8 +1,8 @@
 #include "vllm/engine/kv_blocks.h"
 
-#include <set>
-
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace vllm::engine {
 namespace {

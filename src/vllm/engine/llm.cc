@@ -14,7 +14,9 @@ double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-base::Error Invalid(std::string message) { return {base::Code::kInvalidArgument, std::move(message)}; }
+base::Error Invalid(std::string message) {
+  return {base::Code::kInvalidArgument, std::move(message)};
+}
 
 }  // namespace
 
@@ -30,7 +32,8 @@ base::Result<std::unique_ptr<Llm>> Llm::Load(LoadOptions options) {
   llm->runner_ = *std::move(runner);
   const LoadOptions& o = llm->options_;
   const int64_t per_sequence = (o.max_model_len + o.block_size - 1) / o.block_size;
-  llm->blocks_ = std::make_unique<KvBlocks>(per_sequence * o.max_num_seqs, o.block_size, o.max_num_seqs);
+  llm->blocks_ =
+      std::make_unique<KvBlocks>(per_sequence * o.max_num_seqs, o.block_size, o.max_num_seqs);
   llm->cached_.resize(static_cast<size_t>(o.max_num_seqs));
   return llm;
 }
@@ -45,7 +48,8 @@ base::Result<std::vector<int32_t>> Llm::EncodePrompt(std::string_view text) cons
 base::Result<std::vector<int32_t>> Llm::EncodeChat(const text::ChatInput& chat) const {
   if (!has_tokenizer()) return Invalid("this model has no tokenizer: give token ids");
   if (chat_template() == nullptr) {
-    return Invalid("this model has no chat template: give one with --chat-template, or use a plain prompt");
+    return Invalid(
+        "this model has no chat template: give one with --chat-template, or use a plain prompt");
   }
   base::Result<std::vector<text::PromptSegment>> parts = chat_template()->RenderSegments(chat);
   if (!parts) return parts.error();
@@ -62,12 +66,14 @@ bool Llm::IsEnd(int32_t id) const {
 base::Status Llm::CheckPrompt(std::span<const int32_t> ids) const {
   if (ids.empty()) return Invalid("the prompt is empty: give at least one token");
   if (static_cast<int64_t>(ids.size()) > options_.max_model_len) {
-    return Invalid(fmt::format("the prompt has {} tokens, but the context holds {}: shorten it or raise --max-model-len",
-                               ids.size(), options_.max_model_len));
+    return Invalid(fmt::format(
+        "the prompt has {} tokens, but the context holds {}: shorten it or raise --max-model-len",
+        ids.size(), options_.max_model_len));
   }
   for (const int32_t id : ids) {
     if (id < 0 || id >= runner_->vocab_size()) {
-      return Invalid(fmt::format("token id {} is outside the vocabulary of {}", id, runner_->vocab_size()));
+      return Invalid(
+          fmt::format("token id {} is outside the vocabulary of {}", id, runner_->vocab_size()));
     }
   }
   return {};
@@ -80,7 +86,8 @@ void Llm::Reset(int sequence) {
 
 base::Result<StepResult> Llm::Step(std::span<const Chunk> chunks) {
   for (const Chunk& c : chunks) {
-    const base::Status reserved = blocks_->Reserve(c.sequence, c.start + static_cast<int64_t>(c.tokens.size()));
+    const base::Status reserved =
+        blocks_->Reserve(c.sequence, c.start + static_cast<int64_t>(c.tokens.size()));
     if (!reserved) return reserved.error();
   }
   base::Result<StepResult> result = runner_->Run(chunks, *blocks_);
@@ -93,7 +100,8 @@ base::Result<StepResult> Llm::Step(std::span<const Chunk> chunks) {
   return result;
 }
 
-base::Result<Completion> Llm::Generate(int sequence, std::span<const int32_t> prompt, const SamplingParams& params,
+base::Result<Completion> Llm::Generate(int sequence, std::span<const int32_t> prompt,
+                                       const SamplingParams& params,
                                        const std::function<bool(const Token&)>& on_token) {
   const base::Status valid = CheckPrompt(prompt);
   if (!valid) return valid.error();
@@ -102,7 +110,8 @@ base::Result<Completion> Llm::Generate(int sequence, std::span<const int32_t> pr
   out.prompt_tokens = static_cast<int64_t>(prompt.size());
   // The last token is always computed: its logits are wanted.
   const std::vector<int32_t>& cached = cached_[static_cast<size_t>(sequence)];
-  const auto common = std::mismatch(cached.begin(), cached.end(), prompt.begin(), prompt.end()).second;
+  const auto common =
+      std::mismatch(cached.begin(), cached.end(), prompt.begin(), prompt.end()).second;
   out.cached_tokens = std::min<int64_t>(common - prompt.begin(), out.prompt_tokens - 1);
 
   Chunk chunk{.sequence = sequence, .start = out.cached_tokens, .sampling = params};
@@ -152,7 +161,8 @@ base::Result<Completion> Llm::Generate(int sequence, std::span<const int32_t> pr
       out.finish = Completion::Finish::kCancelled;
       break;
     }
-    if (static_cast<int64_t>(out.ids.size()) >= params.max_tokens || chunk.start >= options_.max_model_len) {
+    if (static_cast<int64_t>(out.ids.size()) >= params.max_tokens ||
+        chunk.start >= options_.max_model_len) {
       out.finish = Completion::Finish::kLength;
       break;
     }
@@ -189,7 +199,8 @@ base::Status Llm::Score(std::span<const int32_t> ids,
     base::Result<StepResult> step = Step({&chunk, 1});
     if (!step) return step.error();
     const auto vocab = static_cast<size_t>(runner_->vocab_size());
-    for (int64_t i = 0; i < n; ++i) on_row(start + i, {step->logits + static_cast<size_t>(i) * vocab, vocab});
+    for (int64_t i = 0; i < n; ++i)
+      on_row(start + i, {step->logits + static_cast<size_t>(i) * vocab, vocab});
   }
   return {};
 }

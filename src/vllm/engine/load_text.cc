@@ -1,4 +1,5 @@
-// Tokenizer and chat template of a model: from tokenizer.json and tokenizer_config.json, or from GGUF metadata.
+// Tokenizer and chat template of a model: from tokenizer.json and tokenizer_config.json, or from
+// GGUF metadata.
 #include <filesystem>
 
 #include "base/json.h"
@@ -60,7 +61,8 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
   }
   if (source.text.empty()) return parts;
   const auto fill = [&](std::string& token, std::optional<int32_t> id) {
-    if (token.empty() && id && parts.tokenizer != nullptr) token = std::string(parts.tokenizer->TokenText(*id));
+    if (token.empty() && id && parts.tokenizer != nullptr)
+      token = std::string(parts.tokenizer->TokenText(*id));
   };
   if (parts.tokenizer != nullptr) {
     fill(source.options.bos_token, parts.tokenizer->bos_id());
@@ -85,7 +87,8 @@ base::Result<TextParts> FromFolder(const std::string& folder, const std::string&
   if (base::os::FileExists(config_path)) {
     base::Result<json::value> v = base::ParseJsonFile(config_path, {.max_bytes = size_t{64} << 20});
     if (!v) return v.error();
-    if (!v->is_object()) return base::Error{base::Code::kCorrupt, config_path + ": must hold an object"};
+    if (!v->is_object())
+      return base::Error{base::Code::kCorrupt, config_path + ": must hold an object"};
     const json::object& config = v->get_object();
     source.text = TemplateText(config);
     source.name = config_path + ": chat_template";
@@ -122,12 +125,15 @@ base::Result<text::GgufVocab> VocabOf(const weights::GgufMetadata& m) {
   take(m.String("general.architecture", ""), [&](std::string_view s) { v.architecture = s; });
   take(m.String("general.name", ""), [&](std::string_view s) { v.name = s; });
   take(m.Strings(p + "tokens"), [&](std::vector<std::string_view> s) { v.tokens = std::move(s); });
-  if (m.Has(p + "scores")) take(m.Floats(p + "scores"), [&](std::vector<float> s) { v.scores = std::move(s); });
+  if (m.Has(p + "scores"))
+    take(m.Floats(p + "scores"), [&](std::vector<float> s) { v.scores = std::move(s); });
   if (m.Has(p + "token_type")) {
-    take(m.Ints(p + "token_type"), [&](const std::vector<int64_t>& s) { v.token_types.assign(s.begin(), s.end()); });
+    take(m.Ints(p + "token_type"),
+         [&](const std::vector<int64_t>& s) { v.token_types.assign(s.begin(), s.end()); });
   }
   if (m.Has(p + "merges")) {
-    take(m.Strings(p + "merges"), [&](std::vector<std::string_view> s) { v.merges = std::move(s); });
+    take(m.Strings(p + "merges"),
+         [&](std::vector<std::string_view> s) { v.merges = std::move(s); });
   }
   const auto id = [&](const char* key, std::optional<int32_t>& out) {
     if (m.Has(p + key)) take(m.Int(p + key), [&](int64_t n) { out = static_cast<int32_t>(n); });
@@ -179,7 +185,8 @@ base::Result<TextParts> FromGguf(const weights::GgufMetadata& m, const std::stri
 
 base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file) {
   const bool folder = base::os::IsDirectory(path);
-  if (folder && (base::os::FileExists(path + "/tokenizer.json") || base::os::FileExists(path + "/config.json"))) {
+  if (folder && (base::os::FileExists(path + "/tokenizer.json") ||
+                 base::os::FileExists(path + "/config.json"))) {
     return FromFolder(path, template_file);
   }
   if (base::EndsWith(path, ".json")) {

@@ -1,4 +1,5 @@
-// From a path to a model in memory: checkpoint -> graph -> weights on the device, tokenizer, chat template.
+// From a path to a model in memory: checkpoint -> graph -> weights on the device, tokenizer, chat
+// template.
 #pragma once
 
 #include <map>
@@ -17,11 +18,12 @@ namespace vllm::engine {
 
 // The words that go with a model, without its weights: enough to tokenise and to render.
 struct TextParts {
-  std::unique_ptr<text::Tokenizer> tokenizer;          // nullptr: the model has none
-  std::unique_ptr<text::ChatTemplate> chat_template;   // nullptr: none
+  std::unique_ptr<text::Tokenizer> tokenizer;         // nullptr: the model has none
+  std::unique_ptr<text::ChatTemplate> chat_template;  // nullptr: none
 };
 
-// `path`: a folder (tokenizer.json alone suffices) or a GGUF file. `template_file` replaces the model's own template.
+// `path`: a folder (tokenizer.json alone suffices) or a GGUF file. `template_file` replaces the
+// model's own template.
 base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file);
 
 struct LoadedModel {
@@ -41,10 +43,12 @@ struct LoadedModel {
   ~LoadedModel();
 };
 
-// Settles what `options` leaves open (max_model_len) and loads. Errors name the file, tensor or flag.
+// Settles what `options` leaves open (max_model_len) and loads. Errors name the file, tensor or
+// flag.
 base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options);
 
-// The graph alone, before any pass, and the checkpoint it was made for (for tools; `options` as for LoadModel).
+// The graph alone, before any pass, and the checkpoint it was made for (for tools; `options` as for
+// LoadModel).
 struct OpenedModel {
   std::unique_ptr<weights::Checkpoint> checkpoint;
   vt::ir::Graph graph;

@@ -12,7 +12,8 @@ namespace {
 using vt::ir::Bucket;
 
 bool Holds(const Bucket& bucket, const Bucket& step) {
-  return step.tokens <= bucket.tokens && step.requests <= bucket.requests && step.outputs <= bucket.outputs;
+  return step.tokens <= bucket.tokens && step.requests <= bucket.requests &&
+         step.outputs <= bucket.outputs;
 }
 
 Bucket Count(std::span<const Chunk> chunks) {
@@ -32,7 +33,8 @@ std::vector<Bucket> Buckets(const LoadOptions& o) {
   std::vector<Bucket> buckets = {{o.max_num_seqs, o.max_num_seqs, o.max_num_seqs}};
   const int64_t tokens = std::max(o.max_num_batched_tokens, o.max_num_seqs);
   buckets.push_back({tokens, o.max_num_seqs, o.max_num_seqs});
-  if (o.score_prompts) buckets.push_back({tokens, o.max_num_seqs, std::max(o.max_num_seqs, kScoredRows)});
+  if (o.score_prompts)
+    buckets.push_back({tokens, o.max_num_seqs, std::max(o.max_num_seqs, kScoredRows)});
   return buckets;
 }
 
@@ -44,9 +46,9 @@ base::Result<void*> StepRunner::Own(int64_t bytes) {
   return p;
 }
 
-base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(vt::Backend& backend, const vt::ir::Graph& graph,
-                                                             std::map<std::string, vt::DeviceWeight> weights,
-                                                             const LoadOptions& options) {
+base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
+    vt::Backend& backend, const vt::ir::Graph& graph,
+    std::map<std::string, vt::DeviceWeight> weights, const LoadOptions& options) {
   std::unique_ptr<StepRunner> r(new StepRunner(backend));
   vt::Bindings& b = r->bindings_;
   for (const auto& [name, weight] : weights) r->memory_.weights += weight.layout.bytes;
@@ -54,15 +56,17 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(vt::Backend& backen
   b.block_size = options.block_size;
   r->groups_ = graph.state_groups.size();
 
-  const int64_t blocks =
-      options.max_num_seqs * ((options.max_model_len + options.block_size - 1) / options.block_size);
+  const int64_t blocks = options.max_num_seqs *
+                         ((options.max_model_len + options.block_size - 1) / options.block_size);
   for (const vt::ir::StateGroup& group : graph.state_groups) {
     const int64_t bytes = blocks * backend.StateBlockBytes(group, options.block_size);
     b.state.emplace_back();
     b.state_blocks.push_back(blocks);
     for (int layer = 0; layer < group.layers; ++layer) {
       base::Result<void*> p = r->Own(bytes);
-      if (!p) return p.error().In(fmt::format("KV cache of {} tokens, group '{}'", blocks * options.block_size, group.name));
+      if (!p)
+        return p.error().In(fmt::format("KV cache of {} tokens, group '{}'",
+                                        blocks * options.block_size, group.name));
       b.state.back().push_back(*p);
       r->memory_.state += bytes;
     }
@@ -111,12 +115,17 @@ size_t StepRunner::Pick(const Bucket& step) const {
   return compiled_.size() - 1;
 }
 
-const vt::Executable& StepRunner::ExecutableFor(const Bucket& step) const { return *compiled_[Pick(step)].executable; }
-vt::Executable& StepRunner::ExecutableFor(const Bucket& step) { return *compiled_[Pick(step)].executable; }
+const vt::Executable& StepRunner::ExecutableFor(const Bucket& step) const {
+  return *compiled_[Pick(step)].executable;
+}
+vt::Executable& StepRunner::ExecutableFor(const Bucket& step) {
+  return *compiled_[Pick(step)].executable;
+}
 
 void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const KvBlocks& blocks) {
   const Bucket step = Count(chunks);
-  const vt::StepHeader header = {static_cast<int32_t>(step.tokens), static_cast<int32_t>(step.requests),
+  const vt::StepHeader header = {static_cast<int32_t>(step.tokens),
+                                 static_cast<int32_t>(step.requests),
                                  static_cast<int32_t>(step.outputs), 0};
   std::memcpy(packed_.data(), &header, sizeof header);
 
@@ -157,7 +166,8 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
     for (size_t g = 0; g < groups_; ++g) {
       const std::vector<int32_t>& table = blocks.table(chunk.sequence);
       const size_t count = std::min(table.size(), static_cast<size_t>(table_width[g]));
-      if (tables[g] != nullptr) std::copy_n(table.data(), count, tables[g] + static_cast<int64_t>(r) * table_width[g]);
+      if (tables[g] != nullptr)
+        std::copy_n(table.data(), count, tables[g] + static_cast<int64_t>(r) * table_width[g]);
     }
     for (int64_t i = 0; i < n; ++i, ++row) {
       ids[row] = chunk.tokens[static_cast<size_t>(i)];
@@ -165,7 +175,8 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
       for (int32_t* s : slots) {
         if (s != nullptr) s[row] = blocks.Slot(chunk.sequence, chunk.start + i);
       }
-      const bool wanted = chunk.logits == Chunk::Logits::kAll || (chunk.logits == Chunk::Logits::kLast && i == n - 1);
+      const bool wanted = chunk.logits == Chunk::Logits::kAll ||
+                          (chunk.logits == Chunk::Logits::kLast && i == n - 1);
       if (!wanted) continue;
       rows[output] = static_cast<int32_t>(row);
       const SamplingParams& p = chunk.sampling;
@@ -184,14 +195,17 @@ void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const Kv
 base::Result<StepResult> StepRunner::Run(std::span<const Chunk> chunks, const KvBlocks& blocks) {
   const Bucket step = Count(chunks);
   if (!Holds(limits_, step)) {
-    return base::Error{base::Code::kInternal,
-                       fmt::format("a step of {} tokens, {} requests and {} output rows is over the limit of {}, {}, {}",
-                                   step.tokens, step.requests, step.outputs, limits_.tokens, limits_.requests,
-                                   limits_.outputs)};
+    return base::Error{
+        base::Code::kInternal,
+        fmt::format(
+            "a step of {} tokens, {} requests and {} output rows is over the limit of {}, {}, {}",
+            step.tokens, step.requests, step.outputs, limits_.tokens, limits_.requests,
+            limits_.outputs)};
   }
   Compiled& c = compiled_[Pick(step)];
   Pack(c, chunks, blocks);
-  base::Status done = backend_.CopyToDevice(*queue_, bindings_.inputs, packed_.data(), c.layout.bytes());
+  base::Status done =
+      backend_.CopyToDevice(*queue_, bindings_.inputs, packed_.data(), c.layout.bytes());
   if (done) done = c.executable->Run(*queue_);
   if (!done) return done.error();
 
@@ -207,8 +221,11 @@ base::Result<StepResult> StepRunner::Run(std::span<const Chunk> chunks, const Kv
   } else {
     logits_.resize(static_cast<size_t>(step.outputs * vocab_));
     tokens_.resize(static_cast<size_t>(step.outputs));
-    done = backend_.CopyToHost(*queue_, logits_.data(), logits, static_cast<int64_t>(logits_.size() * 4));
-    if (done) done = backend_.CopyToHost(*queue_, tokens_.data(), tokens, static_cast<int64_t>(tokens_.size() * 4));
+    done = backend_.CopyToHost(*queue_, logits_.data(), logits,
+                               static_cast<int64_t>(logits_.size() * 4));
+    if (done)
+      done = backend_.CopyToHost(*queue_, tokens_.data(), tokens,
+                                 static_cast<int64_t>(tokens_.size() * 4));
     if (done) done = backend_.Synchronize(*queue_);
     result.logits = logits_.data();
     result.tokens = tokens_.data();

@@ -1,7 +1,8 @@
 // Runs steps of a loaded model: builds the packed input, picks the bucket, runs its Executable.
 //
-// One for every model and every device. Buckets are compiled when the runner is made; a step goes to the smallest
-// bucket that holds it. Rows past a step's counts are padding (slot -1, length 0). Not thread-safe.
+// One for every model and every device. Buckets are compiled when the runner is made; a step goes
+// to the smallest bucket that holds it. Rows past a step's counts are padding (slot -1, length 0).
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@
 namespace vllm::engine {
 
 struct StepResult {
-  // Rows in the order of the chunks (kLast: one, kAll: one a token, kNone: none). Valid until the next step.
-  const float* logits = nullptr;  // [outputs, vocab], on the host
+  // Rows in the order of the chunks (kLast: one, kAll: one a token, kNone: none). Valid until the
+  // next step.
+  const float* logits = nullptr;    // [outputs, vocab], on the host
   const int32_t* tokens = nullptr;  // [outputs]: the sampled token of each row
   int64_t outputs = 0;
 };
@@ -31,9 +33,9 @@ class StepRunner {
   };
 
   // `graph`'s outputs are the logits [O, V] and the sampled tokens [O]. `weights` must outlive it.
-  static base::Result<std::unique_ptr<StepRunner>> Create(vt::Backend& backend, const vt::ir::Graph& graph,
-                                                          std::map<std::string, vt::DeviceWeight> weights,
-                                                          const LoadOptions& options);
+  static base::Result<std::unique_ptr<StepRunner>> Create(
+      vt::Backend& backend, const vt::ir::Graph& graph,
+      std::map<std::string, vt::DeviceWeight> weights, const LoadOptions& options);
   ~StepRunner();
 
   // REQUIRES: all tokens together fit Limits(), blocks are reserved, ids are inside the vocabulary.

@@ -1,6 +1,6 @@
-// Gemma 2 and 3 (text): norms before and after each block (a sandwich around the residual), embeddings scaled by
-// sqrt(width), windows on most layers. Gemma 2 caps its scores and logits; Gemma 3 norms each head's query and key and
-// has its own rope base on windowed layers.
+// Gemma 2 and 3 (text): norms before and after each block (a sandwich around the residual),
+// embeddings scaled by sqrt(width), windows on most layers. Gemma 2 caps its scores and logits;
+// Gemma 3 norms each head's query and key and has its own rope base on windowed layers.
 #include <cmath>
 
 #include "base/strings.h"
@@ -31,8 +31,10 @@ ValueId BuildGemma(Builder& b, const BuildContext& context) {
     const bool bias = c.attention_bias;
 
     const ValueId h = norm(x, p + "input_layernorm");
-    ValueId q = b.Heads(b.Linear(h, p + "self_attn.q_proj", c.num_heads * hd, bias), c.num_heads, hd);
-    ValueId k = b.Heads(b.Linear(h, p + "self_attn.k_proj", c.num_kv_heads * hd, bias), c.num_kv_heads, hd);
+    ValueId q =
+        b.Heads(b.Linear(h, p + "self_attn.q_proj", c.num_heads * hd, bias), c.num_heads, hd);
+    ValueId k =
+        b.Heads(b.Linear(h, p + "self_attn.k_proj", c.num_kv_heads * hd, bias), c.num_kv_heads, hd);
     const ValueId v =
         b.Heads(b.Linear(h, p + "self_attn.v_proj", c.num_kv_heads * hd, bias), c.num_kv_heads, hd);
     if (gemma3) {

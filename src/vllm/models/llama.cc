@@ -1,5 +1,6 @@
-// Llama 2 and 3, Mistral, SmolLM, Qwen 2 and Qwen 3 (dense): pre-norm attention and a gated MLP. They differ in biases,
-// in Qwen 3's norm of each head's query and key, and in which layers attend through a window.
+// Llama 2 and 3, Mistral, SmolLM, Qwen 2 and Qwen 3 (dense): pre-norm attention and a gated MLP.
+// They differ in biases, in Qwen 3's norm of each head's query and key, and in which layers attend
+// through a window.
 #include <cmath>
 
 #include "base/strings.h"
@@ -23,10 +24,12 @@ ValueId BuildLlama(Builder& b, const BuildContext& context) {
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     const std::string p = fmt::format("model.layers.{}.", layer);
     const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    ValueId q = b.Heads(b.Linear(h, p + "self_attn.q_proj", c.num_heads * hd, qkv_bias), c.num_heads, hd);
-    ValueId k = b.Heads(b.Linear(h, p + "self_attn.k_proj", c.num_kv_heads * hd, qkv_bias), c.num_kv_heads, hd);
-    const ValueId v =
-        b.Heads(b.Linear(h, p + "self_attn.v_proj", c.num_kv_heads * hd, qkv_bias), c.num_kv_heads, hd);
+    ValueId q =
+        b.Heads(b.Linear(h, p + "self_attn.q_proj", c.num_heads * hd, qkv_bias), c.num_heads, hd);
+    ValueId k = b.Heads(b.Linear(h, p + "self_attn.k_proj", c.num_kv_heads * hd, qkv_bias),
+                        c.num_kv_heads, hd);
+    const ValueId v = b.Heads(b.Linear(h, p + "self_attn.v_proj", c.num_kv_heads * hd, qkv_bias),
+                              c.num_kv_heads, hd);
     if (head_norm) {
       q = b.RmsNorm(q, p + "self_attn.q_norm.weight", c.rms_norm_eps);
       k = b.RmsNorm(k, p + "self_attn.k_norm.weight", c.rms_norm_eps);
@@ -37,7 +40,8 @@ ValueId BuildLlama(Builder& b, const BuildContext& context) {
                                               .scale = 1 / std::sqrt(static_cast<float>(hd)),
                                               .window = c.WindowOf(layer)};
     const ValueId a = b.Attention(b.Rope(q, rope), b.Rope(k, rope), v, attention, p + "self_attn");
-    x = b.Add(x, b.Linear(a, p + "self_attn.o_proj", c.hidden_size, c.attention_bias && c.family != "qwen2"));
+    x = b.Add(x, b.Linear(a, p + "self_attn.o_proj", c.hidden_size,
+                          c.attention_bias && c.family != "qwen2"));
     const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
     x = b.Add(x, GatedMlp(b, c, p + "mlp.", m));
   }

@@ -7,9 +7,11 @@ namespace vllm::models {
 using vt::ir::Activation;
 using vt::ir::ValueId;
 
-vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context, const weights::Rope& rope) {
+vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
+                         const weights::Rope& rope) {
   const weights::Config& c = context.config;
-  base::Result<vt::ir::RopeAttrs> attrs = MakeRope(rope, c.head_dim, context.max_model_len, c.rope_interleaved);
+  base::Result<vt::ir::RopeAttrs> attrs =
+      MakeRope(rope, c.head_dim, context.max_model_len, c.rope_interleaved);
   if (attrs) return *attrs;
   b.Fail(attrs.error().message);
   return {};
@@ -23,7 +25,8 @@ ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, ValueId x) {
   return b.Linear(x, "model.embed_tokens", c.vocab_size);
 }
 
-ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix, ValueId x) {
+ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
+                 ValueId x) {
   Activation act = Activation::kSilu;
   if (c.hidden_act == "gelu_pytorch_tanh" || c.hidden_act == "gelu_new") {
     act = Activation::kGeluTanh;

@@ -9,12 +9,15 @@
 namespace vllm::models {
 
 // MakeRope, with problems reported to the builder.
-vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context, const weights::Rope& rope);
+vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
+                         const weights::Rope& rope);
 
-// lm_head where the checkpoint has one; else the embedding, unless the configuration says that they are not tied.
+// lm_head where the checkpoint has one; else the embedding, unless the configuration says that they
+// are not tied.
 vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x);
 
 // down(act(gate(x)) * up(x)), names "<prefix>gate_proj" and so on.
-vt::ir::ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix, vt::ir::ValueId x);
+vt::ir::ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
+                         vt::ir::ValueId x);
 
 }  // namespace vllm::models

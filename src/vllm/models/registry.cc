@@ -23,8 +23,8 @@ base::Result<BuildFunction> FindFamily(const std::string& family) {
   const auto it = Table().find(family);
   if (it != Table().end()) return it->second;
   return base::Error{base::Code::kUnsupported,
-                     fmt::format("model family '{}' is not implemented; these are: {}", base::Printable(family),
-                                 fmt::join(FamilyNames(), ", "))};
+                     fmt::format("model family '{}' is not implemented; these are: {}",
+                                 base::Printable(family), fmt::join(FamilyNames(), ", "))};
 }
 
 std::vector<std::string> FamilyNames() {

@@ -1,4 +1,5 @@
-// Model families. Each family is one file that says what is computed and ends with one registration line:
+// Model families. Each family is one file that says what is computed and ends with one registration
+// line:
 //
 //   VLLM_MODEL_FAMILY(llama, BuildLlama, "llama", "mistral")
 //

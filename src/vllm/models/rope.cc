@@ -11,17 +11,20 @@ namespace {
 
 using std::numbers::pi;
 
-// Llama 3.1 (Meta's reference): long wavelengths are divided by the factor, short ones kept, between them a linear blend.
+// Llama 3.1 (Meta's reference): long wavelengths are divided by the factor, short ones kept,
+// between them a linear blend.
 double Llama3Frequency(const weights::Rope& r, double frequency) {
   const double original = static_cast<double>(r.original_max_position_embeddings);
   const double wavelength = 2 * pi / frequency;
   if (wavelength < original / r.high_freq_factor) return frequency;
   if (wavelength > original / r.low_freq_factor) return frequency / r.factor;
-  const double smooth = (original / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+  const double smooth =
+      (original / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
   return (1 - smooth) * frequency / r.factor + smooth * frequency;
 }
 
-// YaRN (arXiv 2309.00071), section 3.2: which pair turns `rotations` times over the original context.
+// YaRN (arXiv 2309.00071), section 3.2: which pair turns `rotations` times over the original
+// context.
 double YarnPair(double rotations, double dim, double theta, double original) {
   return dim * std::log(original / (rotations * 2 * pi)) / (2 * std::log(theta));
 }
@@ -33,8 +36,8 @@ double YarnMagnitude(double factor, double mscale) {
 
 }  // namespace
 
-base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_dim, int64_t max_model_len,
-                                         bool interleaved) {
+base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_dim,
+                                         int64_t max_model_len, bool interleaved) {
   vt::ir::RopeAttrs attrs;
   attrs.interleaved = interleaved;
   attrs.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * r.partial_rotary_factor);
@@ -61,12 +64,13 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
     if (r.attention_factor > 0) {
       attrs.magnitude = static_cast<float>(r.attention_factor);
     } else if (r.mscale > 0 && r.mscale_all_dim > 0) {
-      attrs.magnitude =
-          static_cast<float>(YarnMagnitude(r.factor, r.mscale) / YarnMagnitude(r.factor, r.mscale_all_dim));
+      attrs.magnitude = static_cast<float>(YarnMagnitude(r.factor, r.mscale) /
+                                           YarnMagnitude(r.factor, r.mscale_all_dim));
     } else {
       attrs.magnitude = static_cast<float>(YarnMagnitude(r.factor, 1));
     }
-  } else if (r.type != "default" && r.type != "linear" && r.type != "dynamic" && r.type != "llama3") {
+  } else if (r.type != "default" && r.type != "linear" && r.type != "dynamic" &&
+             r.type != "llama3") {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("rope type '{}' is not implemented", base::Printable(r.type))};
   }
@@ -81,7 +85,8 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
     }
     if (!r.frequency_factors.empty()) {
       if (i >= static_cast<int64_t>(r.frequency_factors.size())) {
-        return base::Error{base::Code::kCorrupt, "rope_freqs.weight is shorter than half of the rotary dimension"};
+        return base::Error{base::Code::kCorrupt,
+                           "rope_freqs.weight is shorter than half of the rotary dimension"};
       }
       f /= r.frequency_factors[static_cast<size_t>(i)];
     }

@@ -14,14 +14,16 @@ using base::Result;
 
 namespace {
 
-// Stands after the text of a message that is to be continued, so that its place in the prompt can be found. The blank at
-// its end tells whether the template trims messages.
+// Stands after the text of a message that is to be continued, so that its place in the prompt can
+// be found. The blank at its end tells whether the template trims messages.
 constexpr std::string_view kContinueMark = "\x02<continue here>\x02 ";
 
-constexpr std::string_view kOwnVariables[] = {"messages", "tools", "documents", "add_generation_prompt"};
+constexpr std::string_view kOwnVariables[] = {"messages", "tools", "documents",
+                                              "add_generation_prompt"};
 
 Error Explain(const jinja::Failure& f, const std::string& name) {
-  if (f.type == "TemplateError") return {f.code, "the chat template refuses this conversation: " + f.message};
+  if (f.type == "TemplateError")
+    return {f.code, "the chat template refuses this conversation: " + f.message};
   std::string where = "chat template";
   if (!name.empty()) where += " " + name;
   if (f.line > 0) where += fmt::format(", line {}, column {}", f.line, f.column);
@@ -34,14 +36,16 @@ jinja::Value MessageValue(const json::value& message, jinja::Budget& budget) {
   auto d = std::make_shared<jinja::Dict>();
   for (const auto& kv : message.get_object()) {
     const bool steers = kv.key() == "role";
-    d->Set(jinja::Value::String(std::string(kv.key()), true), jinja::FromJson(kv.value(), !steers, budget));
+    d->Set(jinja::Value::String(std::string(kv.key()), true),
+           jinja::FromJson(kv.value(), !steers, budget));
   }
   return jinja::MakeDict(std::move(d), budget);
 }
 
 // Adds the mark to the last text of the last message; gives that text.
 Result<std::string> MarkLastText(json::array& messages) {
-  const Error none{Code::kInvalidArgument, "continue_final_message needs a last message with text content"};
+  const Error none{Code::kInvalidArgument,
+                   "continue_final_message needs a last message with text content"};
   if (messages.empty() || !messages.back().is_object()) return none;
   json::value* content = messages.back().get_object().if_contains("content");
   if (content != nullptr && content->is_array()) {
@@ -73,11 +77,13 @@ std::string_view Trimmed(std::string_view s, bool left) {
   return s;
 }
 
-// Where the prompt ends when its last message is to be continued. npos: the message does not appear.
+// Where the prompt ends when its last message is to be continued. npos: the message does not
+// appear.
 size_t ContinueAt(std::string_view prompt, std::string_view message) {
   const std::string_view mark = kContinueMark.substr(0, kContinueMark.size() - 1);
   const size_t at = prompt.rfind(mark);
-  if (at == std::string_view::npos || prompt.find(Trimmed(message, true)) == std::string_view::npos) {
+  if (at == std::string_view::npos ||
+      prompt.find(Trimmed(message, true)) == std::string_view::npos) {
     return std::string_view::npos;
   }
   // Blanks at the end of the message go where the template would trim them.
@@ -87,17 +93,21 @@ size_t ContinueAt(std::string_view prompt, std::string_view message) {
 
 }  // namespace
 
-Result<std::shared_ptr<const jinja::Str>> RenderRaw(const jinja::Template& t, const std::string& name,
-                                                    const TemplateOptions& options, const RawInput& input,
+Result<std::shared_ptr<const jinja::Str>> RenderRaw(const jinja::Template& t,
+                                                    const std::string& name,
+                                                    const TemplateOptions& options,
+                                                    const RawInput& input,
                                                     const jinja::Budget& budget) {
   try {
     jinja::Interpreter in(t, input.now, budget);
     const uint64_t before = in.budget().bytes;
-    for (const auto& [key, value] : options.special_tokens) in.Set(key, jinja::Value::String(value));
+    for (const auto& [key, value] : options.special_tokens)
+      in.Set(key, jinja::Value::String(value));
     if (!options.bos_token.empty()) in.Set("bos_token", jinja::Value::String(options.bos_token));
     if (!options.eos_token.empty()) in.Set("eos_token", jinja::Value::String(options.eos_token));
     if (input.kwargs != nullptr) {
-      for (const auto& kv : *input.kwargs) in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
+      for (const auto& kv : *input.kwargs)
+        in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
     }
     std::vector<jinja::Value> messages;
     for (const json::value& m : input.messages) messages.push_back(MessageValue(m, in.budget()));
@@ -105,7 +115,8 @@ Result<std::shared_ptr<const jinja::Str>> RenderRaw(const jinja::Template& t, co
     in.Set("tools", jinja::FromJson(input.tools, true, in.budget()));
     in.Set("documents", jinja::FromJson(input.documents, true, in.budget()));
     in.Set("add_generation_prompt", jinja::Value::Bool(input.add_generation_prompt));
-    // A long conversation may cost more than a short one; each template looks at every message a few times.
+    // A long conversation may cost more than a short one; each template looks at every message a
+    // few times.
     const uint64_t size = before - in.budget().bytes;
     in.budget().bytes += 64 * size;
     in.budget().steps += 4 * size;
@@ -121,12 +132,14 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, std::string name,
                                                           TemplateOptions options) {
-  constexpr size_t kMaxSource = size_t{512} << 10;  // published ones stay under 20 KiB; a token takes 130 bytes
+  constexpr size_t kMaxSource = size_t{512}
+                                << 10;  // published ones stay under 20 KiB; a token takes 130 bytes
   if (source.size() > kMaxSource) {
-    return Error{Code::kCorrupt, fmt::format("chat template {}: {} bytes are over the limit of {}", name, source.size(),
-                                             kMaxSource)};
+    return Error{Code::kCorrupt, fmt::format("chat template {}: {} bytes are over the limit of {}",
+                                             name, source.size(), kMaxSource)};
   }
-  if (!jinja::ValidUtf8(source)) return Error{Code::kCorrupt, fmt::format("chat template {}: not valid UTF-8", name)};
+  if (!jinja::ValidUtf8(source))
+    return Error{Code::kCorrupt, fmt::format("chat template {}: not valid UTF-8", name)};
   auto t = std::unique_ptr<ChatTemplate>(new ChatTemplate());
   try {
     t->template_ = jinja::ParseTemplate(source);
@@ -143,15 +156,18 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, st
 Result<json::array> ChatTemplate::Shape(const ChatInput& input) const {
   if (input.messages.empty()) return Error{Code::kInvalidArgument, "messages must not be empty"};
   if (input.add_generation_prompt && input.continue_final_message) {
-    return Error{Code::kInvalidArgument, "add_generation_prompt and continue_final_message exclude each other"};
+    return Error{Code::kInvalidArgument,
+                 "add_generation_prompt and continue_final_message exclude each other"};
   }
   for (const std::string_view own : kOwnVariables) {
     if (input.kwargs.contains(own)) {
-      return Error{Code::kInvalidArgument, fmt::format("chat_template_kwargs must not set '{}'", own)};
+      return Error{Code::kInvalidArgument,
+                   fmt::format("chat_template_kwargs must not set '{}'", own)};
     }
   }
-  for (const auto& [field, value] : {std::pair<const char*, const json::value*>{"tools", &input.tools},
-                                     {"documents", &input.documents}}) {
+  for (const auto& [field, value] :
+       {std::pair<const char*, const json::value*>{"tools", &input.tools},
+        {"documents", &input.documents}}) {
     if (!value->is_null() && !value->is_array()) {
       return Error{Code::kInvalidArgument, fmt::format("'{}' must be an array", field)};
     }
@@ -188,7 +204,8 @@ Result<std::vector<PromptSegment>> ChatTemplate::RenderSegments(const ChatInput&
     size = ContinueAt(s.text, continued);
     if (size == std::string::npos) {
       return Error{Code::kInvalidArgument,
-                   "continue_final_message: the chat template changes the last message, so it cannot be continued"};
+                   "continue_final_message: the chat template changes the last message, so it "
+                   "cannot be continued"};
     }
   }
   std::vector<PromptSegment> segments;

@@ -1,9 +1,10 @@
-// Templates of published models against Jinja2 in the environment of transformers (tools/make_template_goldens.py).
+// Templates of published models against Jinja2 in the environment of transformers
+// (tools/make_template_goldens.py).
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-
-#include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "vllm/text/chat_template_probe.h"
@@ -39,7 +40,8 @@ std::chrono::system_clock::time_point Clock() {
   t.tm_min = 34;
   t.tm_sec = 56;
   t.tm_isdst = -1;
-  return std::chrono::system_clock::from_time_t(std::mktime(&t)) + std::chrono::microseconds(123456);
+  return std::chrono::system_clock::from_time_t(std::mktime(&t)) +
+         std::chrono::microseconds(123456);
 }
 
 std::vector<std::string> Published() {
@@ -55,7 +57,8 @@ class PublishedTemplate : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PublishedTemplate, RendersAsJinja2Does) {
   const json::object golden = Load(kGoldens + "published/" + GetParam() + ".json");
-  const json::object conversations = Load(kGoldens + "conversations.json").at("conversations").get_object();
+  const json::object conversations =
+      Load(kGoldens + "conversations.json").at("conversations").get_object();
   TemplateOptions options;
   options.bos_token = Str(golden, "bos_token");
   options.eos_token = Str(golden, "eos_token");
@@ -79,7 +82,8 @@ TEST_P(PublishedTemplate, RendersAsJinja2Does) {
     if (const json::value* v = conversation.if_contains("documents")) in.documents = *v;
     const json::value* open = conversation.if_contains("add_generation_prompt");
     in.add_generation_prompt = open == nullptr || open->get_bool();
-    const json::object kwargs = conversation.contains("kwargs") ? conversation.at("kwargs").get_object() : json::object();
+    const json::object kwargs =
+        conversation.contains("kwargs") ? conversation.at("kwargs").get_object() : json::object();
     in.kwargs = &kwargs;
     in.now = Clock();
     const auto got = RenderRaw(*t, GetParam(), options, in);
@@ -90,10 +94,12 @@ TEST_P(PublishedTemplate, RendersAsJinja2Does) {
     } else {
       const std::string type = Str(*wanted, "error");
       if (got) {
-        ADD_FAILURE() << where << ": rendered, but " << type << ": " << Str(*wanted, "message") << " is right";
+        ADD_FAILURE() << where << ": rendered, but " << type << ": " << Str(*wanted, "message")
+                      << " is right";
         continue;
       }
-      // The template's own sentences, and those about undefined values, are the same; Python's others differ by version.
+      // The template's own sentences, and those about undefined values, are the same; Python's
+      // others differ by version.
       if (type == "TemplateError" || type == "UndefinedError") {
         EXPECT_NE(got.error().message.find(Str(*wanted, "message")), std::string::npos)
             << where << ": " << got.error().message << "\nbut right is " << Str(*wanted, "message");
@@ -134,7 +140,8 @@ TEST_P(LanguageCases, RenderAsJinja2Does) {
     try {
       const auto t = jinja::ParseTemplate(source);
       jinja::Interpreter in(*t, Clock());
-      for (const auto& kv : context) in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
+      for (const auto& kv : context)
+        in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
       text = in.Run()->text;
     } catch (const jinja::Failure& f) {
       error = f.type + ": " + f.message;
@@ -147,7 +154,9 @@ TEST_P(LanguageCases, RenderAsJinja2Does) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LanguageCases, ::testing::Values("R11", "R12", "R13", "R14", "R15"),
-                         [](const ::testing::TestParamInfo<const char*>& info) { return std::string(info.param); });
+                         [](const ::testing::TestParamInfo<const char*>& info) {
+                           return std::string(info.param);
+                         });
 
 TEST(TemplateLanguage, OneLinersGiveWhatJinja2Gives) {
   const json::object file = Load(kGoldens + "language.json");
@@ -160,7 +169,8 @@ TEST(TemplateLanguage, OneLinersGiveWhatJinja2Gives) {
     try {
       const auto t = jinja::ParseTemplate(source);
       jinja::Interpreter in(*t, Clock());
-      for (const auto& kv : context) in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
+      for (const auto& kv : context)
+        in.Set(kv.key(), jinja::FromJson(kv.value(), true, in.budget()));
       text = in.Run()->text;
     } catch (const jinja::Failure& f) {
       error = f.type + ": " + f.message;
@@ -170,8 +180,8 @@ TEST(TemplateLanguage, OneLinersGiveWhatJinja2Gives) {
       EXPECT_EQ(text, Str(c, "text")) << source;
       ++rendered;
     } else {
-      EXPECT_NE(error, "") << source << "\nrendered " << text << "\nbut right is " << Str(c, "error") << ": "
-                           << Str(c, "message");
+      EXPECT_NE(error, "") << source << "\nrendered " << text << "\nbut right is "
+                           << Str(c, "error") << ": " << Str(c, "message");
       const std::string type = Str(c, "error");
       if (type == "TemplateError" || type == "UndefinedError") {
         EXPECT_EQ(error, type + ": " + Str(c, "message")) << source;
@@ -196,7 +206,8 @@ TEST(ChatTemplate, ShowsNullContentAndPartsAsEachTemplateTakesThem) {
     ASSERT_TRUE(t) << t.error().message;
     ChatInput in;
     in.messages = c.at("messages").get_array();
-    // deepseek_v3's expected text has no generation prompt after tool outputs: the template writes none.
+    // deepseek_v3's expected text has no generation prompt after tool outputs: the template writes
+    // none.
     in.add_generation_prompt = true;
     const auto got = (*t)->Render(in);
     ASSERT_TRUE(got) << got.error().message;

@@ -20,11 +20,15 @@ constexpr const char* kKey = "probe_key_q7";
 constexpr const char* kArgument = "probe-argument-q7";
 constexpr const char* kResult = "probe-result-q7";
 
-bool Has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
+bool Has(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
 
 size_t Count(std::string_view text, std::string_view word) {
   size_t n = 0;
-  for (size_t i = text.find(word); i != std::string_view::npos; i = text.find(word, i + word.size())) ++n;
+  for (size_t i = text.find(word); i != std::string_view::npos;
+       i = text.find(word, i + word.size()))
+    ++n;
   return n;
 }
 
@@ -67,7 +71,8 @@ json::array Tools() {
 
 class Prober {
  public:
-  Prober(const jinja::Template& t, const TemplateOptions& options) : template_(t), options_(options) {
+  Prober(const jinja::Template& t, const TemplateOptions& options)
+      : template_(t), options_(options) {
     // Much less than a request may use: a template without end costs the load little.
     budget_.steps = 200'000;
     budget_.bytes = size_t{16} << 20;
@@ -99,8 +104,8 @@ class Prober {
 
   // Both parts arrive, and not as a printed list.
   bool ShowsParts() const {
-    return Has(out_, kFirst) && Has(out_, kSecond) && !Has(out_, "'type': 'text'") && !Has(out_, "\"type\": \"text\"") &&
-           !Has(out_, "\"type\":\"text\"");
+    return Has(out_, kFirst) && Has(out_, kSecond) && !Has(out_, "'type': 'text'") &&
+           !Has(out_, "\"type\": \"text\"") && !Has(out_, "\"type\":\"text\"");
   }
 
   // `render(content)` renders a conversation with a turn of the role.
@@ -144,7 +149,8 @@ class Prober {
 
   // 0: the call is lost; else how well it is shown.
   int CallQuality(TemplateTraits::EmptyContent empty, bool object, size_t usual_none) {
-    if (!Try(tools_, Message("user", user_), AssistantCall(empty, object), ToolResult(kResult))) return 0;
+    if (!Try(tools_, Message("user", user_), AssistantCall(empty, object), ToolResult(kResult)))
+      return 0;
     // Not every template says the name: Kimi K2 says the call's id.
     if (!Has(out_, kArgument)) return 0;
     if (Count(out_, "None") > usual_none) return 0;
@@ -166,29 +172,37 @@ class Prober {
       if (!t.user.accepted) none = nullptr;
     }
     if (!t.user.accepted) {
-      t.user = RoleOf([&](json::value c) { return Try(none, Message("system", kOther), Message("user", std::move(c))); });
+      t.user = RoleOf([&](json::value c) {
+        return Try(none, Message("system", kOther), Message("user", std::move(c)));
+      });
     }
     user_ = t.user.takes_parts && !t.user.takes_text ? json::value(json::array{Part("text", kUser)})
-                                                      : json::value(kUser);
-    t.system = RoleOf([&](json::value c) { return Try(none, Message("system", std::move(c)), Message("user", user_)); });
+                                                     : json::value(kUser);
+    t.system = RoleOf([&](json::value c) {
+      return Try(none, Message("system", std::move(c)), Message("user", user_));
+    });
     t.assistant = RoleOf([&](json::value c) {
-      return Try(none, Message("user", user_), Message("assistant", std::move(c)), Message("user", user_));
+      return Try(none, Message("user", user_), Message("assistant", std::move(c)),
+                 Message("user", user_));
     });
     const auto& words = template_.strings;
     t.own_developer = std::find(words.begin(), words.end(), "developer") != words.end() &&
-                      Try(none, Message("developer", kFirst), Message("user", user_)) && Has(out_, kFirst);
+                      Try(none, Message("developer", kFirst), Message("user", user_)) &&
+                      Has(out_, kFirst);
 
     tools_ = Tools();
     t.takes_tools = Try(tools_, Message("user", user_)) && Has(out_, kName);
     ProbeCalls(t);
     t.tool = RoleOf([&](json::value c) {
-      return Try(tools_, Message("user", user_), AssistantCall(t.beside_tool_calls, t.arguments_as_object),
+      return Try(tools_, Message("user", user_),
+                 AssistantCall(t.beside_tool_calls, t.arguments_as_object),
                  ToolResult(std::move(c)));
     });
     if (!t.tool.accepted && !t.takes_tool_calls) {
       // Without tool calls of its own the template may still show the turn.
       t.tool = RoleOf([&](json::value c) {
-        return Try(none, Message("user", user_), Message("assistant", kOther), ToolResult(std::move(c)));
+        return Try(none, Message("user", user_), Message("assistant", kOther),
+                   ToolResult(std::move(c)));
       });
     }
     ProbeMedia(t);
@@ -220,14 +234,19 @@ class Prober {
       json::array parts;
       if (!type.empty()) parts.push_back(Part(type));
       parts.push_back(Part("text", kFirst));
-      return Try(t.no_tools_as_list ? json::value(json::array()) : json::value(), Message("user", parts)) && Has(out_, kFirst) ? out_ : std::string();
+      return Try(t.no_tools_as_list ? json::value(json::array()) : json::value(),
+                 Message("user", parts)) &&
+                     Has(out_, kFirst)
+                 ? out_
+                 : std::string();
     };
     const std::string plain = with("");
     if (plain.empty() || !t.user.takes_parts) return;
     const auto shown = [&](std::string_view type) {
       const std::string out = with(type);
       // A part printed as it stands is not one that the model is shown.
-      const bool printed = Has(out, fmt::format("'{}'", type)) || Has(out, fmt::format("\"{}\"", type));
+      const bool printed =
+          Has(out, fmt::format("'{}'", type)) || Has(out, fmt::format("\"{}\"", type));
       return !out.empty() && out != plain && !printed;
     };
     t.takes_images = shown("image");
@@ -248,8 +267,10 @@ class Prober {
 TemplateTraits ProbeTemplate(const jinja::Template& t, const TemplateOptions& options) {
   TemplateTraits traits = Prober(t, options).Run();
   if (!traits.user.accepted) {
-    // Nothing could be learned, say of a template that needs variables of its own: pass plain messages on.
-    for (TemplateTraits::Role* r : {&traits.system, &traits.user, &traits.assistant, &traits.tool}) {
+    // Nothing could be learned, say of a template that needs variables of its own: pass plain
+    // messages on.
+    for (TemplateTraits::Role* r :
+         {&traits.system, &traits.user, &traits.assistant, &traits.tool}) {
       r->accepted = r->takes_text = true;
     }
   }
@@ -258,8 +279,10 @@ TemplateTraits ProbeTemplate(const jinja::Template& t, const TemplateOptions& op
 
 bool ShowsRole(const jinja::Template& t, const TemplateOptions& options, const std::string& role) {
   Prober p(t, options);
-  return (p.Try(json::value(), Message("user", kUser), Message(role, kFirst)) && Has(p.out(), kFirst)) ||
-         (p.Try(json::value(), Message(role, kFirst), Message("user", kUser)) && Has(p.out(), kFirst));
+  return (p.Try(json::value(), Message("user", kUser), Message(role, kFirst)) &&
+          Has(p.out(), kFirst)) ||
+         (p.Try(json::value(), Message(role, kFirst), Message("user", kUser)) &&
+          Has(p.out(), kFirst));
 }
 
 }  // namespace vllm::text

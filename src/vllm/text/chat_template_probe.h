@@ -1,9 +1,9 @@
-// Internal to chat_template.cc: one rendering of messages taken as they are, and the probing of a template.
+// Internal to chat_template.cc: one rendering of messages taken as they are, and the probing of a
+// template.
 #pragma once
 
-#include <memory>
-
 #include <boost/json/value.hpp>
+#include <memory>
 
 #include "base/result.h"
 #include "vllm/text/chat_template.h"
@@ -20,8 +20,10 @@ struct RawInput {
 };
 
 // Renders without reshaping. Errors as ChatTemplate::Render's.
-base::Result<std::shared_ptr<const jinja::Str>> RenderRaw(const jinja::Template& t, const std::string& name,
-                                                          const TemplateOptions& options, const RawInput& input,
+base::Result<std::shared_ptr<const jinja::Str>> RenderRaw(const jinja::Template& t,
+                                                          const std::string& name,
+                                                          const TemplateOptions& options,
+                                                          const RawInput& input,
                                                           const jinja::Budget& budget = {});
 
 TemplateTraits ProbeTemplate(const jinja::Template& t, const TemplateOptions& options);
@@ -30,7 +32,9 @@ TemplateTraits ProbeTemplate(const jinja::Template& t, const TemplateOptions& op
 bool ShowsRole(const jinja::Template& t, const TemplateOptions& options, const std::string& role);
 
 // Messages in the shape that the template takes. Errors name the message and the field.
-base::Result<boost::json::array> ShapeMessages(const jinja::Template& t, const TemplateOptions& options,
-                                               const TemplateTraits& traits, const boost::json::array& messages);
+base::Result<boost::json::array> ShapeMessages(const jinja::Template& t,
+                                               const TemplateOptions& options,
+                                               const TemplateTraits& traits,
+                                               const boost::json::array& messages);
 
 }  // namespace vllm::text

@@ -44,7 +44,9 @@ class Shaper {
   }
 
  private:
-  Error Bad(std::string_view what) const { return {Code::kInvalidArgument, fmt::format("{} {}", where_, what)}; }
+  Error Bad(std::string_view what) const {
+    return {Code::kInvalidArgument, fmt::format("{} {}", where_, what)};
+  }
 
   const TemplateTraits::Role& TraitsOf(std::string_view role) const {
     if (role == "system" || role == "developer") return traits_.system;
@@ -60,17 +62,20 @@ class Shaper {
     std::string role(given->get_string());
     if (role == "developer" && !traits_.own_developer) role = "system";
     if (role == "function") role = "tool";
-    const bool known = role == "system" || role == "developer" || role == "user" || role == "assistant" || role == "tool";
+    const bool known = role == "system" || role == "developer" || role == "user" ||
+                       role == "assistant" || role == "tool";
     if (!known) {
       const auto& words = template_.strings;
       const bool said = std::find(words.begin(), words.end(), role) != words.end();
       if (!said || !ShowsRole(template_, options_, role)) {
-        return Bad(fmt::format("has the unknown role '{}'; this model's chat template takes system, user, assistant "
-                               "and tool",
-                               base::Printable(role)));
+        return Bad(fmt::format(
+            "has the unknown role '{}'; this model's chat template takes system, user, assistant "
+            "and tool",
+            base::Printable(role)));
       }
     } else if (const TemplateTraits::Role& t = TraitsOf(role); !t.accepted && t.refusal.empty()) {
-      return Bad(fmt::format("has role '{}', which this model's chat template does not show to the model", role));
+      return Bad(fmt::format(
+          "has role '{}', which this model's chat template does not show to the model", role));
     }
     return role;
   }
@@ -122,9 +127,15 @@ class Shaper {
                        (content->is_array() && content->get_array().empty());
     if (empty && calls) {
       switch (traits_.beside_tool_calls) {
-        case EmptyContent::kNull: message["content"] = nullptr; break;
-        case EmptyContent::kEmptyString: message["content"] = ""; break;
-        case EmptyContent::kAbsent: message.erase("content"); break;
+        case EmptyContent::kNull:
+          message["content"] = nullptr;
+          break;
+        case EmptyContent::kEmptyString:
+          message["content"] = "";
+          break;
+        case EmptyContent::kAbsent:
+          message.erase("content");
+          break;
       }
       return {};
     }
@@ -137,11 +148,13 @@ class Shaper {
       if (parts_only) message["content"] = json::array{TextPart(content->get_string())};
       return {};
     }
-    if (!content->is_array()) return Bad("has 'content' that is neither a string nor an array of parts");
+    if (!content->is_array())
+      return Bad("has 'content' that is neither a string nor an array of parts");
     return Parts(message, content->get_array(), t);
   }
 
-  base::Status Parts(json::object& message, const json::array& given, const TemplateTraits::Role& t) {
+  base::Status Parts(json::object& message, const json::array& given,
+                     const TemplateTraits::Role& t) {
     json::array parts;
     bool media = false;
     for (const json::value& p : given) {
@@ -152,21 +165,25 @@ class Shaper {
       const std::string kind(type->get_string());
       if (kind == "text" || kind == "refusal") {
         const json::value* text = part.if_contains(kind);
-        if (text == nullptr || !text->is_string()) return Bad(fmt::format("has a {} part without '{}'", kind, kind));
+        if (text == nullptr || !text->is_string())
+          return Bad(fmt::format("has a {} part without '{}'", kind, kind));
         parts.push_back(TextPart(text->get_string()));
         continue;
       }
-      const std::string medium = kind == "image_url" || kind == "image" || kind == "input_image" ? "image"
-                                 : kind == "input_audio" || kind == "audio_url" || kind == "audio" ? "audio"
-                                 : kind == "video_url" || kind == "video" ? "video"
-                                                                          : "";
-      if (medium.empty()) return Bad(fmt::format("has a content part of unknown type '{}'", base::Printable(kind)));
+      const std::string medium =
+          kind == "image_url" || kind == "image" || kind == "input_image"   ? "image"
+          : kind == "input_audio" || kind == "audio_url" || kind == "audio" ? "audio"
+          : kind == "video_url" || kind == "video"                          ? "video"
+                                                                            : "";
+      if (medium.empty())
+        return Bad(fmt::format("has a content part of unknown type '{}'", base::Printable(kind)));
       const bool taken = medium == "image"   ? traits_.takes_images
                          : medium == "audio" ? traits_.takes_audio
                                              : traits_.takes_video;
       if (!taken || !t.takes_parts) {
-        return Bad(fmt::format("has a content part of type '{}', but this model's chat template takes no {} there",
-                               base::Printable(kind), medium));
+        return Bad(fmt::format(
+            "has a content part of type '{}', but this model's chat template takes no {} there",
+            base::Printable(kind), medium));
       }
       media = true;
       part["type"] = medium;

@@ -1,8 +1,8 @@
 #include "vllm/text/chat_template.h"
 
-#include <thread>
-
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include "base/json.h"
 
@@ -48,7 +48,9 @@ base::Error ParseError(const std::string& source) {
   return t ? base::Error{} : t.error();
 }
 
-bool Says(const base::Error& e, std::string_view words) { return e.message.find(words) != std::string::npos; }
+bool Says(const base::Error& e, std::string_view words) {
+  return e.message.find(words) != std::string::npos;
+}
 
 TEST(ChatTemplate, NamesFileLineAndColumnOfASyntaxError) {
   const base::Error e = ParseError("a\nb {{ 1 + }}");
@@ -84,7 +86,8 @@ TEST(ChatTemplate, ParsingIsBoundedInDepth) {
   EXPECT_TRUE(Says(ParseError(repeat("{% if x %}", n)), "nesting"));
 }
 
-// Each would take for ever, or all memory: the limit says so instead. (What the clock says is not asserted.)
+// Each would take for ever, or all memory: the limit says so instead. (What the clock says is not
+// asserted.)
 TEST(ChatTemplate, ATemplateWithoutEndIsAnError) {
   for (const char* source : {
            "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
@@ -98,11 +101,16 @@ TEST(ChatTemplate, ATemplateWithoutEndIsAnError) {
            "{{ '{:1000000000}'.format(1) }}",
            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
            "{% macro f(x) %}{{ f([x]) }}{% endmacro %}{{ f(1) }}",
-           "{% set n = namespace(x='ab') %}{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
-           "{% set n = namespace(x=[1]) %}{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
-           "{% set n = namespace(x=[1]) %}{% for a in range(90000) %}{% set n.x = [n.x] %}{% endfor %}",
-           "{% set n = namespace(x={}) %}{% for a in range(90000) %}{% set n.x = {'a': n.x} %}{% endfor %}",
-           "{% set n = namespace(x=1) %}{% for a in range(90000) %}{% set n.x = [n.x].copy %}{% endfor %}",
+           "{% set n = namespace(x='ab') %}{% for a in range(60) %}{% set n.x = n.x + n.x %}{% "
+           "endfor %}",
+           "{% set n = namespace(x=[1]) %}{% for a in range(60) %}{% set n.x = n.x + n.x %}{% "
+           "endfor %}",
+           "{% set n = namespace(x=[1]) %}{% for a in range(90000) %}{% set n.x = [n.x] %}{% "
+           "endfor %}",
+           "{% set n = namespace(x={}) %}{% for a in range(90000) %}{% set n.x = {'a': n.x} %}{% "
+           "endfor %}",
+           "{% set n = namespace(x=1) %}{% for a in range(90000) %}{% set n.x = [n.x].copy %}{% "
+           "endfor %}",
            "{% set n = namespace() %}{% set n.l = [n] %}{{ n }}",
            "{{ ('x' * 1000000).replace('', 'y' * 1000000) }}",
            "{{ range(90000)|batch(1)|list|tojson(indent=1000) }}",
@@ -110,20 +118,25 @@ TEST(ChatTemplate, ATemplateWithoutEndIsAnError) {
     auto t = Make(source);
     ASSERT_NE(t, nullptr);
     const base::Error e = ErrorOf(*t, Input(R"([{"role":"user","content":"x"}])"));
-    EXPECT_TRUE(e.code == Code::kResourceExhausted || e.code == Code::kInvalidArgument) << source << ": " << e.message;
+    EXPECT_TRUE(e.code == Code::kResourceExhausted || e.code == Code::kInvalidArgument)
+        << source << ": " << e.message;
   }
 }
 
 TEST(ChatTemplate, ALoopObjectOutlivesItsLoop) {
-  auto t = Make("{% set n = namespace() %}{% for a in [1, 2] %}{% set n.l = loop %}{% endfor %}{{ n.l.index }}{{ n.l.last }}"
-                "{{ n.l.length }}{{ n.l.changed(n.l) }}");
+  auto t = Make(
+      "{% set n = namespace() %}{% for a in [1, 2] %}{% set n.l = loop %}{% endfor %}{{ n.l.index "
+      "}}{{ n.l.last }}"
+      "{{ n.l.length }}{{ n.l.changed(n.l) }}");
   EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":"x"}])")), "2True2True");
 }
 
 TEST(ChatTemplate, GivesTheTemplatesOwnRefusal) {
-  auto t = Make("{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}"
-                "{{ messages[0].content }}");
-  const base::Error e = ErrorOf(*t, Input(R"([{"role":"system","content":"S"},{"role":"user","content":"u"}])"));
+  auto t = Make(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}"
+      "{{ messages[0].content }}");
+  const base::Error e =
+      ErrorOf(*t, Input(R"([{"role":"system","content":"S"},{"role":"user","content":"u"}])"));
   EXPECT_EQ(e.code, Code::kInvalidArgument);
   EXPECT_TRUE(Says(e, "no system turn here")) << e.message;
 }
@@ -133,41 +146,56 @@ TEST(ChatTemplate, JoinsPartsWithANewlineWhereTheTemplateTakesAString) {
   EXPECT_TRUE(t->traits().user.takes_text);
   EXPECT_FALSE(t->traits().user.takes_parts);
   for (const char* role : {"system", "user", "assistant", "tool"}) {
-    ChatInput in = Input(std::string(R"([{"role":"user","content":"u"},{"role":")") + role +
-                         R"(","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}]}])");
-    EXPECT_NE(Rendered(*t, in).find(std::string("<|start|>") + role + "\nA\nB<|end|>"), std::string::npos) << role;
+    ChatInput in =
+        Input(std::string(R"([{"role":"user","content":"u"},{"role":")") + role +
+              R"(","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}]}])");
+    EXPECT_NE(Rendered(*t, in).find(std::string("<|start|>") + role + "\nA\nB<|end|>"),
+              std::string::npos)
+        << role;
   }
 }
 
 TEST(ChatTemplate, WrapsAStringWhereTheTemplateTakesPartsOnly) {
-  auto t = Make("{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}");
+  auto t =
+      Make("{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}");
   EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":"hi"}])")), "[hi]");
-  EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}]}])")),
-            "[A][B]");
+  EXPECT_EQ(
+      Rendered(
+          *t,
+          Input(
+              R"([{"role":"user","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}]}])")),
+      "[A][B]");
 }
 
 TEST(ChatTemplate, RefusesImagesOnATextTemplate) {
   auto t = Make(kPlain);
-  const base::Error e = ErrorOf(*t, Input(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])"));
+  const base::Error e = ErrorOf(
+      *t, Input(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])"));
   EXPECT_EQ(e.code, Code::kInvalidArgument);
   EXPECT_TRUE(Says(e, "messages[0]")) << e.message;
   EXPECT_TRUE(Says(e, "image_url")) << e.message;
 }
 
 TEST(ChatTemplate, PassesImagesWhereTheTemplateShowsThem) {
-  auto t = Make("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
-                "{% if p.type == 'image' %}<img>{% elif p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}");
+  auto t = Make(
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in "
+      "m.content %}"
+      "{% if p.type == 'image' %}<img>{% elif p.type == 'text' %}{{ p.text }}{% endif %}{% endfor "
+      "%}{% endif %}{% endfor %}");
   EXPECT_TRUE(t->traits().takes_images);
   EXPECT_FALSE(t->traits().takes_audio);
-  EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}},
+  EXPECT_EQ(
+      Rendered(*t, Input(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}},
                                  {"type":"text","text":"what?"}]}])")),
-            "<img>what?");
+      "<img>what?");
 }
 
 TEST(ChatTemplate, ShowsDeveloperAsSystemWithoutABranchOfItsOwn) {
   const char* messages = R"([{"role":"developer","content":"D"},{"role":"user","content":"u"}])";
   EXPECT_NE(Rendered(*Make(kPlain), Input(messages)).find("<|start|>system\nD"), std::string::npos);
-  auto own = Make("{% for m in messages %}{% if m.role == 'developer' %}DEV{% endif %}{{ m.content }}{% endfor %}");
+  auto own = Make(
+      "{% for m in messages %}{% if m.role == 'developer' %}DEV{% endif %}{{ m.content }}{% endfor "
+      "%}");
   EXPECT_TRUE(own->traits().own_developer);
   EXPECT_EQ(Rendered(*own, Input(messages)), "DEVDu");
 }
@@ -175,7 +203,8 @@ TEST(ChatTemplate, ShowsDeveloperAsSystemWithoutABranchOfItsOwn) {
 TEST(ChatTemplate, RefusesAnUnknownOrMissingRoleByName) {
   auto t = Make(kPlain);
   EXPECT_TRUE(Says(ErrorOf(*t, Input(R"([{"role":"banana","content":"x"}])")), "banana"));
-  EXPECT_TRUE(Says(ErrorOf(*t, Input(R"([{"role":"user","content":"x"},{"content":"x"}])")), "messages[1]"));
+  EXPECT_TRUE(Says(ErrorOf(*t, Input(R"([{"role":"user","content":"x"},{"content":"x"}])")),
+                   "messages[1]"));
   EXPECT_TRUE(Says(ErrorOf(*t, Input(R"([{"role":7,"content":"x"}])")), "role"));
   EXPECT_TRUE(Says(ErrorOf(*t, Input(R"([5])")), "object"));
   EXPECT_TRUE(Says(ErrorOf(*t, Input("[]")), "empty"));
@@ -183,42 +212,59 @@ TEST(ChatTemplate, RefusesAnUnknownOrMissingRoleByName) {
 
 TEST(ChatTemplate, ShowsFunctionTurnsAsTool) {
   auto t = Make(kPlain);
-  EXPECT_NE(Rendered(*t, Input(R"([{"role":"user","content":"u"},{"role":"function","name":"f","content":"F"}])"))
-                .find("<|start|>tool\nF"),
-            std::string::npos);
+  EXPECT_NE(
+      Rendered(
+          *t,
+          Input(R"([{"role":"user","content":"u"},{"role":"function","name":"f","content":"F"}])"))
+          .find("<|start|>tool\nF"),
+      std::string::npos);
 }
 
 TEST(ChatTemplate, AcceptsARoleThatTheTemplateKnows) {
-  auto t = Make("{% for m in messages %}{% if m.role == 'critic' %}<critic>{% endif %}{{ m.content }}{% endfor %}");
-  EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":"u"},{"role":"critic","content":"c"}])")), "u<critic>c");
+  auto t = Make(
+      "{% for m in messages %}{% if m.role == 'critic' %}<critic>{% endif %}{{ m.content }}{% "
+      "endfor %}");
+  EXPECT_EQ(
+      Rendered(*t, Input(R"([{"role":"user","content":"u"},{"role":"critic","content":"c"}])")),
+      "u<critic>c");
 }
 
 TEST(ChatTemplate, RefusesATurnThatTheTemplateWouldDrop) {
-  auto t = Make("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}");
-  const base::Error e = ErrorOf(*t, Input(R"([{"role":"system","content":"S"},{"role":"user","content":"u"}])"));
+  auto t = Make(
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}");
+  const base::Error e =
+      ErrorOf(*t, Input(R"([{"role":"system","content":"S"},{"role":"user","content":"u"}])"));
   EXPECT_TRUE(Says(e, "role 'system'")) << e.message;
 }
 
 TEST(ChatTemplate, EmptyToolListsEqualAbsentOnes) {
-  auto t = Make("{% for m in messages %}{{ m.content }}{% if m.tool_calls is defined %}CALLS{% endif %}{% endfor %}"
-                "{% if tools is not none %}TOOLS{% endif %}");
-  ChatInput in = Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a","tool_calls":[]}])");
+  auto t = Make(
+      "{% for m in messages %}{{ m.content }}{% if m.tool_calls is defined %}CALLS{% endif %}{% "
+      "endfor %}"
+      "{% if tools is not none %}TOOLS{% endif %}");
+  ChatInput in = Input(
+      R"([{"role":"user","content":"u"},{"role":"assistant","content":"a","tool_calls":[]}])");
   in.tools = json::array();
   EXPECT_EQ(Rendered(*t, in), "ua");
 }
 
-const char* const kCall = R"([{"role":"user","content":"u"},{"role":"assistant","content":null,"tool_calls":
+const char* const kCall =
+    R"([{"role":"user","content":"u"},{"role":"assistant","content":null,"tool_calls":
   [{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]},
   {"role":"tool","tool_call_id":"call_1","content":"r"}])";
 
 TEST(ChatTemplate, ShowsAnEmptyListToATemplateThatLoopsOverTools) {
-  auto t = Make("{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}");
+  auto t = Make(
+      "{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}{{ m.content }}{% "
+      "endfor %}");
   EXPECT_TRUE(t->traits().no_tools_as_list);
   EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":"u"}])")), "u");
 }
 
 TEST(ChatTemplate, ChoosesArgumentsAsObjectOrText) {
-  const std::string head = "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function.name }}(";
+  const std::string head =
+      "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ "
+      "c.function.name }}(";
   const std::string tail = "){% endfor %}{% endfor %}";
   auto object = Make(head + "{{ c.function.arguments|tojson }}" + tail);
   EXPECT_TRUE(object->traits().arguments_as_object);
@@ -229,15 +275,19 @@ TEST(ChatTemplate, ChoosesArgumentsAsObjectOrText) {
 }
 
 TEST(ChatTemplate, NeverPrintsTheWordNone) {
-  auto t = Make("{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
-                "{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
+  auto t = Make(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+      "{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
   EXPECT_EQ(Rendered(*t, Input(kCall)), "uf{\"a\": 1}r");
-  EXPECT_EQ(Rendered(*t, Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":null}])")), "u");
+  EXPECT_EQ(
+      Rendered(*t, Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":null}])")),
+      "u");
 }
 
 TEST(ChatTemplate, ContinuesTheLastMessage) {
   auto t = Make(kPlain);
-  ChatInput in = Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":"So far "}])");
+  ChatInput in =
+      Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":"So far "}])");
   in.add_generation_prompt = false;
   in.continue_final_message = true;
   EXPECT_EQ(Rendered(*t, in), "<|start|>user\nu<|end|>\n<|start|>assistant\nSo far ");
@@ -272,12 +322,14 @@ TEST(ChatTemplate, SegmentsSayWhatCameFromTheRequest) {
 
 TEST(ChatTemplate, OriginFollowsTextThroughOperations) {
   // Every way in which text of the request reaches the prompt; the brackets are the template's.
-  for (const char* expression : {
-           "'[' + c + ']'", "'[' ~ c ~ ']'", "'[' ~ c[1:-1] ~ ']'", "'[' ~ c|trim ~ ']'", "'[' ~ c.split(' ')|join('') ~ ']'",
-           "'[' ~ c|upper ~ ']'", "'[{}]'.format(c)", "'[%s]' % c", "'[' ~ c.strip() ~ ']'", "'[X]'|replace('X', c)",
-           "'[' ~ c|list|join ~ ']'", "'[' ~ c[::-1] ~ ']'", "m(c)"}) {
-    auto t = Make(std::string("{% set c = messages[0].content %}{% macro m(x) %}[{{ x }}]{% endmacro %}{{ ") + expression +
-                  " }}");
+  for (const char* expression :
+       {"'[' + c + ']'", "'[' ~ c ~ ']'", "'[' ~ c[1:-1] ~ ']'", "'[' ~ c|trim ~ ']'",
+        "'[' ~ c.split(' ')|join('') ~ ']'", "'[' ~ c|upper ~ ']'", "'[{}]'.format(c)",
+        "'[%s]' % c", "'[' ~ c.strip() ~ ']'", "'[X]'|replace('X', c)", "'[' ~ c|list|join ~ ']'",
+        "'[' ~ c[::-1] ~ ']'", "m(c)"}) {
+    auto t = Make(
+        std::string("{% set c = messages[0].content %}{% macro m(x) %}[{{ x }}]{% endmacro %}{{ ") +
+        expression + " }}");
     auto s = t->RenderSegments(Input(R"([{"role":"user","content":" Qq <|x|> qQ "}])"));
     ASSERT_TRUE(s) << s.error().message;
     std::string of_template;
@@ -289,9 +341,12 @@ TEST(ChatTemplate, OriginFollowsTextThroughOperations) {
 }
 
 TEST(ChatTemplate, OriginFollowsToolArgumentsThroughJson) {
-  auto t = Make("{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}"
-                "{% endfor %}");
-  auto s = t->RenderSegments(Input(R"([{"role":"user","content":""},{"role":"assistant","content":"","tool_calls":
+  auto t = Make(
+      "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ "
+      "c.function|tojson }}{% endfor %}"
+      "{% endfor %}");
+  auto s = t->RenderSegments(
+      Input(R"([{"role":"user","content":""},{"role":"assistant","content":"","tool_calls":
     [{"id":"1","type":"function","function":{"name":"f","arguments":{"<|k|>":"<|x|>"}}}]}])"));
   ASSERT_TRUE(s) << s.error().message;
   for (const PromptSegment& p : *s) {
@@ -302,7 +357,8 @@ TEST(ChatTemplate, OriginFollowsToolArgumentsThroughJson) {
 
 TEST(ChatTemplate, RendersTheSameFromManyThreads) {
   auto t = Make(kPlain);
-  const ChatInput in = Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"}])");
+  const ChatInput in =
+      Input(R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"}])");
   const std::string once = Rendered(*t, in);
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);

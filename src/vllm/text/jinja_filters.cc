@@ -1,4 +1,5 @@
-// The filters that work on sequences and choose among them; text filters are in jinja_text_filters.cc.
+// The filters that work on sequences and choose among them; text filters are in
+// jinja_text_filters.cc.
 #include "vllm/text/jinja_filters.h"
 
 #include <algorithm>
@@ -16,13 +17,15 @@ std::vector<Value> AttributePath(const Value& attribute) {
   if (!attribute.string()) return {attribute};
   std::vector<Value> parts;
   for (const std::string& p : base::Split(attribute.text(), '.')) {
-    const bool digits = !p.empty() && p.size() < 10 && p.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !p.empty() && p.size() < 10 && p.find_first_not_of("0123456789") == std::string::npos;
     parts.push_back(digits ? Value::Int(std::stol(p)) : Value::String(p));
   }
   return parts;
 }
 
-Value Follow(Interpreter& in, Value item, const std::vector<Value>& path, const Value& fallback = {}) {
+Value Follow(Interpreter& in, Value item, const std::vector<Value>& path,
+             const Value& fallback = {}) {
   for (const Value& p : path) {
     item = in.GetItem(item, p);
     if (!fallback.missing() && !fallback.none() && item.undefined()) item = fallback;
@@ -34,7 +37,9 @@ Value IgnoreCase(const Value& v, bool case_sensitive) {
   return !case_sensitive && v.string() ? Value::String(Lower(v.text())) : v;
 }
 
-Value List(Interpreter& in, std::vector<Value> items) { return MakeSeq(Kind::kList, std::move(items), in.budget()); }
+Value List(Interpreter& in, std::vector<Value> items) {
+  return MakeSeq(Kind::kList, std::move(items), in.budget());
+}
 Value Generator(Interpreter& in, std::vector<Value> items) {
   return MakeSeq(Kind::kGenerator, std::move(items), in.budget());
 }
@@ -54,7 +59,8 @@ Value ItemsFilter(Interpreter& in, Args& args) {
   std::vector<Value> pairs;
   if (!a[0].undefined()) {
     if (!a[0].Is(Kind::kDict)) Fail("TypeError", "Can only get item pairs from a mapping.");
-    for (const auto& [k, v] : a[0].as<Dict>().items) pairs.push_back(MakeSeq(Kind::kTuple, {k, v}, in.budget()));
+    for (const auto& [k, v] : a[0].as<Dict>().items)
+      pairs.push_back(MakeSeq(Kind::kTuple, {k, v}, in.budget()));
   }
   return Generator(in, std::move(pairs));
 }
@@ -63,7 +69,8 @@ Value First(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "first", {"value"}, 1);
   if (a[0].string() && !a[0].text().empty()) return Index(a[0], 0, in.budget());
   const auto items = Items(a[0], in.budget());
-  return items->items.empty() ? Value::Undefined("No first item, sequence was empty.") : items->items.front();
+  return items->items.empty() ? Value::Undefined("No first item, sequence was empty.")
+                              : items->items.front();
 }
 
 Value Last(Interpreter& in, Args& args) {
@@ -71,7 +78,8 @@ Value Last(Interpreter& in, Args& args) {
   if (a[0].Is(Kind::kGenerator)) Fail("TypeError", "'generator' object is not reversible");
   if (a[0].string() && !a[0].text().empty()) return Index(a[0], -1, in.budget());
   const auto items = Items(a[0], in.budget());
-  return items->items.empty() ? Value::Undefined("No last item, sequence was empty.") : items->items.back();
+  return items->items.empty() ? Value::Undefined("No last item, sequence was empty.")
+                              : items->items.back();
 }
 
 Value Reverse(Interpreter& in, Args& args) {
@@ -135,7 +143,8 @@ Value Choose(Interpreter& in, Args& args, bool keep, bool by_attribute) {
   size_t at = 1;
   std::vector<Value> path;
   if (by_attribute) {
-    if (args.positional.size() < 2) Fail("FilterArgumentError", "Missing parameter for attribute name");
+    if (args.positional.size() < 2)
+      Fail("FilterArgumentError", "Missing parameter for attribute name");
     path = AttributePath(args.positional[at++]);
   }
   TestFunction test = nullptr;
@@ -153,7 +162,8 @@ Value Choose(Interpreter& in, Args& args, bool keep, bool by_attribute) {
       holds = Truthy(subject);
     } else {
       Args inner;
-      inner.positional.assign(args.positional.begin() + static_cast<ptrdiff_t>(at), args.positional.end());
+      inner.positional.assign(args.positional.begin() + static_cast<ptrdiff_t>(at),
+                              args.positional.end());
       inner.positional[0] = subject;
       inner.named = args.named;
       holds = test(in, inner);
@@ -169,7 +179,8 @@ Value SelectAttr(Interpreter& in, Args& args) { return Choose(in, args, true, tr
 Value RejectAttr(Interpreter& in, Args& args) { return Choose(in, args, false, true); }
 
 // Stable sort by key. Comparisons cost steps, since keys can be long.
-void SortByKey(Interpreter& in, std::vector<std::pair<std::vector<Value>, Value>>& keyed, bool reverse) {
+void SortByKey(Interpreter& in, std::vector<std::pair<std::vector<Value>, Value>>& keyed,
+               bool reverse) {
   const auto less = [&in](const auto& a, const auto& b) {
     in.budget().Step();
     for (size_t i = 0; i < a.first.size(); ++i) {
@@ -178,17 +189,20 @@ void SortByKey(Interpreter& in, std::vector<std::pair<std::vector<Value>, Value>
     return false;
   };
   if (reverse) {
-    std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) { return less(b, a); });
+    std::stable_sort(keyed.begin(), keyed.end(),
+                     [&](const auto& a, const auto& b) { return less(b, a); });
   } else {
     std::stable_sort(keyed.begin(), keyed.end(), less);
   }
 }
 
 Value Sort(Interpreter& in, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "sort", {"value", "reverse", "case_sensitive", "attribute"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, "sort", {"value", "reverse", "case_sensitive", "attribute"}, 1);
   std::vector<std::vector<Value>> paths;
   if (a[3].string()) {
-    for (const std::string& p : base::Split(a[3].text(), ',')) paths.push_back(AttributePath(Value::String(p)));
+    for (const std::string& p : base::Split(a[3].text(), ','))
+      paths.push_back(AttributePath(Value::String(p)));
   } else {
     paths.push_back(AttributePath(a[3]));
   }
@@ -206,7 +220,8 @@ Value Sort(Interpreter& in, Args& args) {
 }
 
 Value DictSort(Interpreter& in, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "dictsort", {"value", "case_sensitive", "by", "reverse"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, "dictsort", {"value", "case_sensitive", "by", "reverse"}, 1);
   bool by_value = false;
   if (!a[2].missing()) {
     const Value by = ToStr(a[2], in.budget());
@@ -216,7 +231,8 @@ Value DictSort(Interpreter& in, Args& args) {
     by_value = by.text() == "value";
   }
   if (a[0].undefined()) FailUndefined(a[0]);
-  if (!a[0].Is(Kind::kDict)) Fail("AttributeError", fmt::format("'{}' object has no attribute 'items'", TypeName(a[0])));
+  if (!a[0].Is(Kind::kDict))
+    Fail("AttributeError", fmt::format("'{}' object has no attribute 'items'", TypeName(a[0])));
   std::vector<std::pair<std::vector<Value>, Value>> keyed;
   for (const auto& [k, v] : a[0].as<Dict>().items) {
     std::vector<Value> key{IgnoreCase(by_value ? v : k, Truthy(a[1]))};
@@ -229,7 +245,8 @@ Value DictSort(Interpreter& in, Args& args) {
 }
 
 Value Unique(Interpreter& in, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "unique", {"value", "case_sensitive", "attribute"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, "unique", {"value", "case_sensitive", "attribute"}, 1);
   const std::vector<Value> path = AttributePath(a[2]);
   Dict seen;
   std::vector<Value> out;
@@ -246,7 +263,8 @@ Value Unique(Interpreter& in, Args& args) {
 }
 
 Value GroupBy(Interpreter& in, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "groupby", {"value", "attribute", "default", "case_sensitive"}, 2);
+  const std::vector<Value> a =
+      BindArguments(args, "groupby", {"value", "attribute", "default", "case_sensitive"}, 2);
   const std::vector<Value> path = AttributePath(a[1]);
   std::vector<std::pair<std::vector<Value>, Value>> keyed;
   const auto values = Items(a[0], in.budget());
@@ -259,7 +277,8 @@ Value GroupBy(Interpreter& in, Args& args) {
   for (size_t i = 0; i < keyed.size();) {
     std::vector<Value> members;
     const size_t first = i;
-    for (; i < keyed.size() && Equal(keyed[i].first[0], keyed[first].first[0]); ++i) members.push_back(keyed[i].second);
+    for (; i < keyed.size() && Equal(keyed[i].first[0], keyed[first].first[0]); ++i)
+      members.push_back(keyed[i].second);
     // The first member's own spelling names the group.
     const Value grouper = Follow(in, keyed[first].second, path, a[2]);
     const Value list = List(in, std::move(members));
@@ -269,7 +288,8 @@ Value GroupBy(Interpreter& in, Args& args) {
 }
 
 Value MinMax(Interpreter& in, Args& args, bool max) {
-  const std::vector<Value> a = BindArguments(args, max ? "max" : "min", {"value", "case_sensitive", "attribute"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, max ? "max" : "min", {"value", "case_sensitive", "attribute"}, 1);
   const std::vector<Value> path = AttributePath(a[2]);
   const auto items = Items(a[0], in.budget());
   if (items->items.empty()) return Value::Undefined("No aggregated item, sequence was empty.");
@@ -341,7 +361,8 @@ Value SliceFilter(Interpreter& in, Args& args) {
 }
 
 Value Default(Interpreter&, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "default", {"value", "default_value", "boolean"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, "default", {"value", "default_value", "boolean"}, 1);
   const bool replace = a[0].undefined() || (Truthy(a[2]) && !Truthy(a[0]));
   if (!replace) return a[0];
   return a[1].missing() ? Value::String("") : a[1];
@@ -353,7 +374,8 @@ Value Attr(Interpreter& in, Args& args) {
   bool mutates = false;
   // Attributes alone, never keys.
   if (a[0].Is(Kind::kDict) && FindMethod(a[0], name.text(), mutates) == nullptr && !mutates) {
-    return Value::Undefined(fmt::format("'{}' has no attribute '{}'", ObjectRepr(a[0]), name.text()));
+    return Value::Undefined(
+        fmt::format("'{}' has no attribute '{}'", ObjectRepr(a[0]), name.text()));
   }
   return in.GetAttribute(a[0], name.text());
 }
@@ -362,12 +384,14 @@ Value Abs(Interpreter&, Args& args) {
   const std::vector<Value> a = BindArguments(args, "abs", {"value"}, 1);
   if (a[0].undefined()) FailUndefined(a[0]);
   if (a[0].Is(Kind::kFloat)) return Value::Float(std::fabs(a[0].float_value()));
-  if (!a[0].integer()) Fail("TypeError", fmt::format("bad operand type for abs(): '{}'", TypeName(a[0])));
+  if (!a[0].integer())
+    Fail("TypeError", fmt::format("bad operand type for abs(): '{}'", TypeName(a[0])));
   const __int128 w = a[0].wide();
   return Value::Wide(w < 0 ? -w : w);
 }
 
-// Round half to even on the decimal digits, as Python does: through text, so that 2.675 stays what it prints as.
+// Round half to even on the decimal digits, as Python does: through text, so that 2.675 stays what
+// it prints as.
 double RoundHalfEven(double d, int digits) {
   if (std::isnan(d) || std::isinf(d)) return d;
   if (digits > 300) return d;
@@ -383,17 +407,20 @@ double RoundHalfEven(double d, int digits) {
 
 Value Round(Interpreter&, Args& args) {
   const std::vector<Value> a = BindArguments(args, "round", {"value", "precision", "method"}, 1);
-  const int64_t precision = a[1].missing() ? 0 : std::clamp<int64_t>(AsInt(a[1], "round()"), -400, 400);
+  const int64_t precision =
+      a[1].missing() ? 0 : std::clamp<int64_t>(AsInt(a[1], "round()"), -400, 400);
   const std::string_view method = a[2].missing() ? "common" : a[2].string() ? a[2].text() : "";
   if (method != "common" && method != "ceil" && method != "floor") {
     Fail("FilterArgumentError", "method must be common, ceil or floor");
   }
   if (a[0].undefined()) FailUndefined(a[0]);
-  if (!a[0].number()) Fail("TypeError", fmt::format("type {} doesn't define __round__ method", TypeName(a[0])));
+  if (!a[0].number())
+    Fail("TypeError", fmt::format("type {} doesn't define __round__ method", TypeName(a[0])));
   if (method == "common") {
     if (a[0].integer()) {
       if (precision >= 0) return Value::Wide(a[0].wide());
-      return Value::Wide(static_cast<__int128>(RoundHalfEven(a[0].AsDouble(), static_cast<int>(precision))));
+      return Value::Wide(
+          static_cast<__int128>(RoundHalfEven(a[0].AsDouble(), static_cast<int>(precision))));
     }
     return Value::Float(RoundHalfEven(a[0].float_value(), static_cast<int>(precision)));
   }
@@ -412,11 +439,33 @@ struct Named {
 };
 
 constexpr Named kFilters[] = {
-    {"length", LengthFilter}, {"count", LengthFilter}, {"list", ListFilter}, {"items", ItemsFilter},
-    {"default", Default}, {"d", Default}, {"first", First}, {"last", Last}, {"reverse", Reverse}, {"join", Join},
-    {"map", Map}, {"select", Select}, {"reject", Reject}, {"selectattr", SelectAttr}, {"rejectattr", RejectAttr},
-    {"sort", Sort}, {"dictsort", DictSort}, {"unique", Unique}, {"groupby", GroupBy}, {"min", Min}, {"max", Max},
-    {"sum", Sum}, {"batch", Batch}, {"slice", SliceFilter}, {"attr", Attr}, {"abs", Abs}, {"round", Round},
+    {"length", LengthFilter},
+    {"count", LengthFilter},
+    {"list", ListFilter},
+    {"items", ItemsFilter},
+    {"default", Default},
+    {"d", Default},
+    {"first", First},
+    {"last", Last},
+    {"reverse", Reverse},
+    {"join", Join},
+    {"map", Map},
+    {"select", Select},
+    {"reject", Reject},
+    {"selectattr", SelectAttr},
+    {"rejectattr", RejectAttr},
+    {"sort", Sort},
+    {"dictsort", DictSort},
+    {"unique", Unique},
+    {"groupby", GroupBy},
+    {"min", Min},
+    {"max", Max},
+    {"sum", Sum},
+    {"batch", Batch},
+    {"slice", SliceFilter},
+    {"attr", Attr},
+    {"abs", Abs},
+    {"round", Round},
     {"random", Random},
 };
 

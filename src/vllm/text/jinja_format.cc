@@ -23,8 +23,10 @@ struct Spec {
   char type = '\0';
 };
 
-void AppendPadded(StrBuilder& out, const Str& body, const Spec& spec, char default_align, size_t sign_size) {
-  const int64_t missing = spec.width - (body.ascii ? static_cast<int64_t>(body.text.size()) : CountChars(body.text));
+void AppendPadded(StrBuilder& out, const Str& body, const Spec& spec, char default_align,
+                  size_t sign_size) {
+  const int64_t missing =
+      spec.width - (body.ascii ? static_cast<int64_t>(body.text.size()) : CountChars(body.text));
   const char align = spec.align != '\0' ? spec.align : default_align;
   int64_t left = 0, right = 0, inside = 0;
   if (missing > 0) {
@@ -69,13 +71,16 @@ std::string Digits(__int128 v, int base, bool upper) {
   return s;
 }
 
-void AppendNumber(StrBuilder& out, bool negative, std::string prefix, std::string digits, const Spec& spec) {
+void AppendNumber(StrBuilder& out, bool negative, std::string prefix, std::string digits,
+                  const Spec& spec) {
   std::string sign = negative ? "-" : spec.sign == '+' ? "+" : spec.sign == ' ' ? " " : "";
   sign += prefix;
   if (spec.comma || spec.underscore) {
     const size_t end = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
-    const bool decimal = prefix.empty() && spec.type != 'x' && spec.type != 'X' && spec.type != 'b' && spec.type != 'o';
-    digits = Grouped(digits.substr(0, end), spec.comma ? ',' : '_', decimal ? 3 : 4) + digits.substr(end);
+    const bool decimal = prefix.empty() && spec.type != 'x' && spec.type != 'X' &&
+                         spec.type != 'b' && spec.type != 'o';
+    digits = Grouped(digits.substr(0, end), spec.comma ? ',' : '_', decimal ? 3 : 4) +
+             digits.substr(end);
   }
   Str body;
   body.text = sign + digits;
@@ -93,7 +98,8 @@ void AppendInteger(StrBuilder& out, __int128 v, const Spec& spec) {
 
 void AppendFloat(StrBuilder& out, double d, const Spec& spec) {
   char type = spec.type;
-  int precision = spec.precision < 0 ? 6 : static_cast<int>(std::min<int64_t>(spec.precision, kMaxPrecision));
+  int precision =
+      spec.precision < 0 ? 6 : static_cast<int>(std::min<int64_t>(spec.precision, kMaxPrecision));
   const double magnitude = std::fabs(d);
   std::string digits;
   if (std::isnan(d) || std::isinf(d)) {
@@ -107,7 +113,8 @@ void AppendFloat(StrBuilder& out, double d, const Spec& spec) {
     if (percent) type = 'f';
     const std::string format = std::string("%") + (spec.alternate ? "#" : "") + ".*" + type;
     char buffer[720];  // 309 digits before the point, kMaxPrecision after it
-    std::snprintf(buffer, sizeof(buffer), format.c_str(), precision, percent ? magnitude * 100 : magnitude);
+    std::snprintf(buffer, sizeof(buffer), format.c_str(), precision,
+                  percent ? magnitude * 100 : magnitude);
     digits = buffer;
     if (spec.type == '\0' && digits.find_first_of(".e") == std::string::npos) digits += ".0";
     if (percent) digits += '%';
@@ -129,7 +136,9 @@ Spec ParseSpec(std::string_view s) {
   } else if (!s.empty() && is_align(s[0])) {
     spec.align = s[i++];
   }
-  const auto at = [&](std::string_view set) { return i < s.size() && set.find(s[i]) != std::string_view::npos; };
+  const auto at = [&](std::string_view set) {
+    return i < s.size() && set.find(s[i]) != std::string_view::npos;
+  };
   if (at("+- ")) spec.sign = s[i++];
   if (at("#")) {
     spec.alternate = true;
@@ -183,21 +192,26 @@ void AppendFormatted(StrBuilder& out, const Value& v, std::string_view spec_text
   }
   const Spec spec = ParseSpec(spec_text);
   if (v.string()) {
-    if (spec.type != '\0' && spec.type != 's') Fail("ValueError", "unknown format code for a string");
-    if (spec.align == '=' && spec.fill != "0") Fail("ValueError", "'=' alignment not allowed in string format specifier");
+    if (spec.type != '\0' && spec.type != 's')
+      Fail("ValueError", "unknown format code for a string");
+    if (spec.align == '=' && spec.fill != "0")
+      Fail("ValueError", "'=' alignment not allowed in string format specifier");
     Spec text = spec;
     if (text.align == '=') text.align = '<';
     AppendText(out, v, text);
   } else if (v.number()) {
     constexpr std::string_view kFloatTypes = "eEfFgG%";
-    if (v.Is(Kind::kFloat) || (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos)) {
-      if (spec.type != '\0' && spec.type != 'n' && kFloatTypes.find(spec.type) == std::string_view::npos) {
+    if (v.Is(Kind::kFloat) ||
+        (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos)) {
+      if (spec.type != '\0' && spec.type != 'n' &&
+          kFloatTypes.find(spec.type) == std::string_view::npos) {
         Fail("ValueError", "unknown format code for a float");
       }
       AppendFloat(out, v.AsDouble(), spec);
     } else if (spec.type == 'c') {
       std::string c;
-      if (v.wide() < 0 || v.wide() > 0x10FFFF) Fail("OverflowError", "%c arg not in range(0x110000)");
+      if (v.wide() < 0 || v.wide() > 0x10FFFF)
+        Fail("OverflowError", "%c arg not in range(0x110000)");
       AppendUtf8(static_cast<char32_t>(v.wide()), c);
       AppendText(out, Value::String(c), spec);
     } else if (std::string_view("\0dxXobn", 7).find(spec.type) != std::string_view::npos) {
@@ -206,7 +220,8 @@ void AppendFormatted(StrBuilder& out, const Value& v, std::string_view spec_text
       Fail("ValueError", "unknown format code for an integer");
     }
   } else {
-    Fail("TypeError", fmt::format("unsupported format string passed to {}.__format__", TypeName(v)));
+    Fail("TypeError",
+         fmt::format("unsupported format string passed to {}.__format__", TypeName(v)));
   }
 }
 
@@ -285,11 +300,14 @@ class BraceFormatter {
     size_t i = std::min(field.find_first_of(".["), field.size());
     const std::string_view first = field.substr(0, i);
     Value v;
-    const bool number = !first.empty() && first.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool number =
+        !first.empty() && first.find_first_not_of("0123456789") == std::string_view::npos;
     if (first.empty() || number) {
-      const size_t n = number ? static_cast<size_t>(std::stoul(std::string(first.substr(0, 9)))) : next_++;
+      const size_t n =
+          number ? static_cast<size_t>(std::stoul(std::string(first.substr(0, 9)))) : next_++;
       if (n >= args_.positional.size()) {
-        Fail("IndexError", fmt::format("Replacement index {} out of range for positional args tuple", n));
+        Fail("IndexError",
+             fmt::format("Replacement index {} out of range for positional args tuple", n));
       }
       v = args_.positional[n];
     } else {
@@ -305,10 +323,13 @@ class BraceFormatter {
         i = end;
       } else {
         const size_t end = field.find(']', i);
-        if (field[i] != '[' || end == std::string_view::npos) Fail("ValueError", "bad field name in a format string");
+        if (field[i] != '[' || end == std::string_view::npos)
+          Fail("ValueError", "bad field name in a format string");
         const std::string_view key = field.substr(i + 1, end - i - 1);
-        const bool index = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string_view::npos;
-        v = in_.GetItem(v, index ? Value::Int(std::stol(std::string(key))) : Value::String(std::string(key)));
+        const bool index = !key.empty() && key.size() < 10 &&
+                           key.find_first_not_of("0123456789") == std::string_view::npos;
+        v = in_.GetItem(
+            v, index ? Value::Int(std::stol(std::string(key))) : Value::String(std::string(key)));
         i = end + 1;
       }
     }
@@ -344,28 +365,42 @@ void AppendPercent(StrBuilder& out, const Value& v, Spec spec) {
       AppendText(out, Value::String(c), spec);
       return;
     }
-    case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': {
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o': {
       if (v.undefined()) FailUndefined(v);
-      if (!v.number() || (!v.integer() && spec.type != 'd' && spec.type != 'i' && spec.type != 'u')) {
-        Fail("TypeError", fmt::format("%{} format: a real number is required, not {}", spec.type, TypeName(v)));
+      if (!v.number() ||
+          (!v.integer() && spec.type != 'd' && spec.type != 'i' && spec.type != 'u')) {
+        Fail("TypeError",
+             fmt::format("%{} format: a real number is required, not {}", spec.type, TypeName(v)));
       }
       __int128 i = 0;
       if (v.integer()) {
         i = v.wide();
       } else {
-        if (!(std::fabs(v.float_value()) < 1e37)) Fail("OverflowError", "cannot convert this float to an integer");
+        if (!(std::fabs(v.float_value()) < 1e37))
+          Fail("OverflowError", "cannot convert this float to an integer");
         i = static_cast<__int128>(v.float_value());
       }
       if (spec.type == 'i' || spec.type == 'u') spec.type = 'd';
       AppendInteger(out, i, spec);
       return;
     }
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
       if (v.undefined()) FailUndefined(v);
       if (!v.number()) Fail("TypeError", fmt::format("must be real number, not {}", TypeName(v)));
       AppendFloat(out, v.AsDouble(), spec);
       return;
-    default: Fail("ValueError", "unsupported format character in a % format");
+    default:
+      Fail("ValueError", "unsupported format character in a % format");
   }
 }
 
@@ -423,7 +458,8 @@ Value PercentFormat(Interpreter& in, const Str& format, const Value& values) {
         return AsInt(next(), "* in a format");
       }
       int64_t v = 0;
-      while (i < s.size() && s[i] >= '0' && s[i] <= '9' && v <= kMaxWidth) v = v * 10 + (s[i++] - '0');
+      while (i < s.size() && s[i] >= '0' && s[i] <= '9' && v <= kMaxWidth)
+        v = v * 10 + (s[i++] - '0');
       return v;
     };
     spec.width = number();
@@ -431,7 +467,8 @@ Value PercentFormat(Interpreter& in, const Str& format, const Value& values) {
       ++i;
       spec.precision = std::max<int64_t>(0, number());
     }
-    if (spec.width > kMaxWidth) Fail("ValueError", fmt::format("a format width over {}", kMaxWidth));
+    if (spec.width > kMaxWidth)
+      Fail("ValueError", fmt::format("a format width over {}", kMaxWidth));
     if (i >= s.size()) Fail("ValueError", "incomplete format");
     spec.type = s[i++];
     done = i;

@@ -11,7 +11,8 @@ namespace {
 // Python stops near a thousand frames, three of them a macro call.
 constexpr int kMaxMacroDepth = 200;
 
-// The `loop` of a for body. Items are pulled one by one, since the loop's filter may depend on what the body did.
+// The `loop` of a for body. Items are pulled one by one, since the loop's filter may depend on what
+// the body did.
 struct Loop : Object {
   std::function<bool(Value&)> pull;  // empty once the loop has ended
   mutable std::deque<Value> ahead;   // pulled early, for last, nextitem and length
@@ -56,8 +57,9 @@ Value Cycle(const Loop& loop, Args& args) {
 }
 
 Value Changed(const Loop& loop, Args& args) {
-  const bool same = loop.changed_before && loop.changed.size() == args.positional.size() &&
-                    std::equal(loop.changed.begin(), loop.changed.end(), args.positional.begin(), Equal);
+  const bool same =
+      loop.changed_before && loop.changed.size() == args.positional.size() &&
+      std::equal(loop.changed.begin(), loop.changed.end(), args.positional.begin(), Equal);
   if (loop.pull) {  // a loop that ended is frozen, so that it cannot come to hold itself
     loop.changed_before = true;
     loop.changed = args.positional;
@@ -86,7 +88,8 @@ Value LoopAttribute(const Value& object, std::string_view name) {
   if (name == "cycle" || name == "changed") {
     const auto call = name == "cycle" ? Cycle : Changed;
     auto held = object.shared<Loop>();
-    Value f = MakeFunction(std::string(name), [held, call](Interpreter&, Args& args) { return call(*held, args); });
+    Value f = MakeFunction(std::string(name),
+                           [held, call](Interpreter&, Args& args) { return call(*held, args); });
     Deepen(const_cast<Function&>(f.as<Function>()), object);
     return f;
   }
@@ -98,7 +101,9 @@ Value LoopAttribute(const Value& object, std::string_view name) {
 // A frame for as long as a body runs; kept by the interpreter where a macro was made in it.
 class Interpreter::Scope {
  public:
-  Scope(Interpreter& in, Frame* parent) : in_(in), frame_(std::make_unique<Frame>()) { frame_->parent = parent; }
+  Scope(Interpreter& in, Frame* parent) : in_(in), frame_(std::make_unique<Frame>()) {
+    frame_->parent = parent;
+  }
   ~Scope() { Release(); }
   Frame* get() { return frame_.get(); }
   // Ready for the next iteration of a loop.
@@ -121,7 +126,8 @@ class Interpreter::Scope {
   std::unique_ptr<Frame> frame_;
 };
 
-Interpreter::Interpreter(const Template& t, std::chrono::system_clock::time_point now, Budget budget)
+Interpreter::Interpreter(const Template& t, std::chrono::system_clock::time_point now,
+                         Budget budget)
     : template_(t), now_(now), budget_(budget), globals_(t.names.size()) {
   budget_.stack_base = static_cast<const char*>(__builtin_frame_address(0));
   loop_name_ = t.NameIndex("loop");
@@ -178,15 +184,22 @@ Interpreter::Flow Interpreter::ExecOne(const Stmt& s, Frame* frame, StrBuilder& 
   line_ = s.line;
   column_ = s.column;
   switch (s.kind) {
-    case Stmt::Kind::kData: out.Append(s.data); break;
-    case Stmt::Kind::kPrint: AppendStr(Eval(*s.expr, frame), out); break;
+    case Stmt::Kind::kData:
+      out.Append(s.data);
+      break;
+    case Stmt::Kind::kPrint:
+      AppendStr(Eval(*s.expr, frame), out);
+      break;
     case Stmt::Kind::kIf:
       for (const auto& [condition, body] : s.branches) {
         if (Truthy(Eval(*condition, frame))) return Exec(body, frame, out);
       }
       return Exec(s.otherwise, frame, out);
-    case Stmt::Kind::kFor: return ExecFor(s, frame, out);
-    case Stmt::Kind::kSet: Assign(s.target, Eval(*s.expr, frame), frame); break;
+    case Stmt::Kind::kFor:
+      return ExecFor(s, frame, out);
+    case Stmt::Kind::kSet:
+      Assign(s.target, Eval(*s.expr, frame), frame);
+      break;
     case Stmt::Kind::kSetBlock: {
       Scope scope(*this, frame);
       StrBuilder captured(budget_);
@@ -195,8 +208,12 @@ Interpreter::Flow Interpreter::ExecOne(const Stmt& s, Frame* frame, StrBuilder& 
       Assign(s.target, Filtered(s.expr.get(), frame, captured.Take()), frame);
       break;
     }
-    case Stmt::Kind::kMacro: Bind(s.name, MakeMacro(s, frame), frame); break;
-    case Stmt::Kind::kCallBlock: ExecCallBlock(s, frame, out); break;
+    case Stmt::Kind::kMacro:
+      Bind(s.name, MakeMacro(s, frame), frame);
+      break;
+    case Stmt::Kind::kCallBlock:
+      ExecCallBlock(s, frame, out);
+      break;
     case Stmt::Kind::kFilterBlock: {
       Scope scope(*this, frame);
       StrBuilder captured(budget_);
@@ -209,15 +226,18 @@ Interpreter::Flow Interpreter::ExecOne(const Stmt& s, Frame* frame, StrBuilder& 
       Scope scope(*this, frame);
       std::vector<Value> values;
       for (const auto& b : s.bindings) values.push_back(Eval(*b.second, frame));
-      for (size_t i = 0; i < values.size(); ++i) Assign(s.bindings[i].first, std::move(values[i]), scope.get());
+      for (size_t i = 0; i < values.size(); ++i)
+        Assign(s.bindings[i].first, std::move(values[i]), scope.get());
       return Exec(s.body, scope.get(), out);
     }
     case Stmt::Kind::kScope: {
       Scope scope(*this, frame);
       return Exec(s.body, scope.get(), out);
     }
-    case Stmt::Kind::kBreak: return Flow::kBreak;
-    case Stmt::Kind::kContinue: return Flow::kContinue;
+    case Stmt::Kind::kBreak:
+      return Flow::kBreak;
+    case Stmt::Kind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -269,8 +289,10 @@ Value Interpreter::MakeMacro(const Stmt& s, Frame* frame) {
   for (Frame* f = frame; f != nullptr && !f->captured; f = f->parent) f->captured = true;
   budget_.Charge(sizeof(Function) + (frame == nullptr ? 0 : sizeof(Frame) + 64));
   const std::string name = s.name < 0 ? "caller" : template_.names[static_cast<size_t>(s.name)];
-  Value macro = MakeFunction(name, [&s, frame](Interpreter& in, Args& args) { return in.CallMacro(s, frame, args); });
-  const_cast<Function&>(macro.as<Function>()).repr = s.name < 0 ? "<Macro anonymous>" : "<Macro '" + name + "'>";
+  Value macro = MakeFunction(
+      name, [&s, frame](Interpreter& in, Args& args) { return in.CallMacro(s, frame, args); });
+  const_cast<Function&>(macro.as<Function>()).repr =
+      s.name < 0 ? "<Macro anonymous>" : "<Macro '" + name + "'>";
   return macro;
 }
 
@@ -287,7 +309,8 @@ Value Interpreter::CallMacro(const Stmt& s, Frame* closure, Args& args) {
   Scope scope(*this, closure);
   const auto& parameters = s.signature.parameters;
   const size_t first_default = parameters.size() - s.signature.defaults.size();
-  const std::string name = s.name < 0 ? "None" : "'" + template_.names[static_cast<size_t>(s.name)] + "'";
+  const std::string name =
+      s.name < 0 ? "None" : "'" + template_.names[static_cast<size_t>(s.name)] + "'";
   bool caller_is_parameter = false;
   std::vector<Value> given(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -297,15 +320,19 @@ Value Interpreter::CallMacro(const Stmt& s, Frame* closure, Args& args) {
       given[i] = args.positional[i];
       continue;
     }
-    const auto it = std::find_if(args.named.begin(), args.named.end(), [&](auto& n) { return n.first == parameter; });
+    const auto it = std::find_if(args.named.begin(), args.named.end(),
+                                 [&](auto& n) { return n.first == parameter; });
     if (it != args.named.end()) {
       given[i] = std::move(it->second);
       args.named.erase(it);
     }
   }
-  const auto is_parameter = [&](int n) { return std::find(parameters.begin(), parameters.end(), n) != parameters.end(); };
+  const auto is_parameter = [&](int n) {
+    return std::find(parameters.begin(), parameters.end(), n) != parameters.end();
+  };
   if (s.uses_caller && !caller_is_parameter) {
-    const auto it = std::find_if(args.named.begin(), args.named.end(), [](auto& n) { return n.first == "caller"; });
+    const auto it = std::find_if(args.named.begin(), args.named.end(),
+                                 [](auto& n) { return n.first == "caller"; });
     Value caller = it == args.named.end() ? Value::Undefined("No caller defined") : it->second;
     if (it != args.named.end()) args.named.erase(it);
     Bind(caller_name_, std::move(caller), scope.get());
@@ -315,21 +342,25 @@ Value Interpreter::CallMacro(const Stmt& s, Frame* closure, Args& args) {
     for (auto& [k, v] : args.named) d->Set(Value::String(k), std::move(v));
     Bind(kwargs_name_, MakeDict(std::move(d), budget_), scope.get());
   } else if (!args.named.empty()) {
-    Fail("TypeError", fmt::format("macro {} takes no keyword argument '{}'", name, args.named[0].first));
+    Fail("TypeError",
+         fmt::format("macro {} takes no keyword argument '{}'", name, args.named[0].first));
   }
   if (s.uses_varargs && !is_parameter(varargs_name_)) {
     std::vector<Value> rest;
-    for (size_t i = parameters.size(); i < args.positional.size(); ++i) rest.push_back(args.positional[i]);
+    for (size_t i = parameters.size(); i < args.positional.size(); ++i)
+      rest.push_back(args.positional[i]);
     Bind(varargs_name_, MakeSeq(Kind::kTuple, std::move(rest), budget_), scope.get());
   } else if (args.positional.size() > parameters.size()) {
-    Fail("TypeError", fmt::format("macro {} takes not more than {} argument(s)", name, parameters.size()));
+    Fail("TypeError",
+         fmt::format("macro {} takes not more than {} argument(s)", name, parameters.size()));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     Value v = std::move(given[i]);
     if (v.missing()) {
-      v = i >= first_default ? Eval(*s.signature.defaults[i - first_default], scope.get())
-                             : Value::Undefined(fmt::format("parameter '{}' was not provided",
-                                                            template_.names[static_cast<size_t>(parameters[i])]));
+      v = i >= first_default
+              ? Eval(*s.signature.defaults[i - first_default], scope.get())
+              : Value::Undefined(fmt::format("parameter '{}' was not provided",
+                                             template_.names[static_cast<size_t>(parameters[i])]));
     }
     Bind(parameters[i], std::move(v), scope.get());
   }
@@ -355,7 +386,9 @@ void Interpreter::Bind(int name, Value value, Frame* frame) {
 
 void Interpreter::Assign(const Target& t, Value value, Frame* frame) {
   switch (t.kind) {
-    case Target::Kind::kName: Bind(t.name, std::move(value), frame); return;
+    case Target::Kind::kName:
+      Bind(t.name, std::move(value), frame);
+      return;
     case Target::Kind::kAttribute: {
       const Value object = Lookup(t.name, frame);
       if (!object.Is(Kind::kNamespace)) {
@@ -374,7 +407,8 @@ void Interpreter::Assign(const Target& t, Value value, Frame* frame) {
     case Target::Kind::kTuple: {
       const std::shared_ptr<const Seq> items = Items(value, budget_);
       if (items->items.size() != t.items.size()) {
-        Fail("ValueError", fmt::format("cannot unpack {} values into {} names", items->items.size(), t.items.size()));
+        Fail("ValueError", fmt::format("cannot unpack {} values into {} names", items->items.size(),
+                                       t.items.size()));
       }
       for (size_t i = 0; i < t.items.size(); ++i) Assign(t.items[i], items->items[i], frame);
       return;
@@ -398,9 +432,12 @@ Value Interpreter::Lookup(int name, Frame* frame) const {
 Value Interpreter::Eval(const Expr& e, Frame* frame) {
   budget_.Step();
   switch (e.op) {
-    case Op::kConst: return e.value;
-    case Op::kName: return Lookup(e.name, frame);
-    default: break;
+    case Op::kConst:
+      return e.value;
+    case Op::kName:
+      return Lookup(e.name, frame);
+    default:
+      break;
   }
   budget_.CheckStack();
   line_ = e.line;
@@ -409,10 +446,13 @@ Value Interpreter::Eval(const Expr& e, Frame* frame) {
   switch (e.op) {
     case Op::kList:
     case Op::kTuple:
-    case Op::kDict: return EvalContainer(e, frame);
-    case Op::kNot: return Value::Bool(!Truthy(operand(0)));
+    case Op::kDict:
+      return EvalContainer(e, frame);
+    case Op::kNot:
+      return Value::Bool(!Truthy(operand(0)));
     case Op::kNeg:
-    case Op::kPos: return Negate(operand(0), e.op == Op::kNeg);
+    case Op::kPos:
+      return Negate(operand(0), e.op == Op::kNeg);
     case Op::kAnd: {
       Value a = operand(0);
       return Truthy(a) ? operand(1) : a;
@@ -426,20 +466,27 @@ Value Interpreter::Eval(const Expr& e, Frame* frame) {
       for (const ExprPtr& o : e.operands) AppendStr(Eval(*o, frame), b);
       return b.Take();
     }
-    case Op::kCompare: return EvalCompare(e, frame);
+    case Op::kCompare:
+      return EvalCompare(e, frame);
     case Op::kCond:
       if (Truthy(operand(0))) return operand(1);
       if (e.operands.size() > 2) return operand(2);
-      return Value::Undefined("the inline if-expression evaluated to false and no else section was defined");
-    case Op::kAttribute: return GetAttribute(operand(0), e.text);
+      return Value::Undefined(
+          "the inline if-expression evaluated to false and no else section was defined");
+    case Op::kAttribute:
+      return GetAttribute(operand(0), e.text);
     case Op::kItem: {
       const Value object = operand(0);
       return GetItem(object, operand(1));
     }
-    case Op::kSlice: return EvalSlice(e, frame);
-    case Op::kCall: return EvalCall(e, frame);
-    case Op::kFilter: return EvalFilter(e, frame, operand(0));
-    case Op::kTest: return EvalTest(e, frame);
+    case Op::kSlice:
+      return EvalSlice(e, frame);
+    case Op::kCall:
+      return EvalCall(e, frame);
+    case Op::kFilter:
+      return EvalFilter(e, frame, operand(0));
+    case Op::kTest:
+      return EvalTest(e, frame);
     default: {
       const Value a = operand(0);
       return Arithmetic(e.op, a, operand(1), *this);
@@ -469,14 +516,30 @@ Value Interpreter::EvalCompare(const Expr& e, Frame* frame) {
     Value b = Eval(*e.operands[i + 1], frame);
     bool holds = false;
     switch (e.comparisons[i]) {
-      case Comparison::kEq: holds = Equal(a, b); break;
-      case Comparison::kNe: holds = !Equal(a, b); break;
-      case Comparison::kLt: holds = Less(a, b, "<"); break;
-      case Comparison::kGt: holds = Less(b, a, ">"); break;
-      case Comparison::kLe: holds = Less(a, b, "<=") || Equal(a, b); break;
-      case Comparison::kGe: holds = Less(b, a, ">=") || Equal(a, b); break;
-      case Comparison::kIn: holds = Contains(b, a, budget_); break;
-      case Comparison::kNotIn: holds = !Contains(b, a, budget_); break;
+      case Comparison::kEq:
+        holds = Equal(a, b);
+        break;
+      case Comparison::kNe:
+        holds = !Equal(a, b);
+        break;
+      case Comparison::kLt:
+        holds = Less(a, b, "<");
+        break;
+      case Comparison::kGt:
+        holds = Less(b, a, ">");
+        break;
+      case Comparison::kLe:
+        holds = Less(a, b, "<=") || Equal(a, b);
+        break;
+      case Comparison::kGe:
+        holds = Less(b, a, ">=") || Equal(a, b);
+        break;
+      case Comparison::kIn:
+        holds = Contains(b, a, budget_);
+        break;
+      case Comparison::kNotIn:
+        holds = !Contains(b, a, budget_);
+        break;
     }
     if (!holds) return Value::Bool(false);
     a = std::move(b);
@@ -486,7 +549,8 @@ Value Interpreter::EvalCompare(const Expr& e, Frame* frame) {
 
 void Interpreter::EvalArguments(const Expr& e, size_t first, Frame* frame, Args& args) {
   args.positional.reserve(args.positional.size() + e.operands.size());
-  for (size_t i = first; i < e.operands.size(); ++i) args.positional.push_back(Eval(*e.operands[i], frame));
+  for (size_t i = first; i < e.operands.size(); ++i)
+    args.positional.push_back(Eval(*e.operands[i], frame));
   for (const auto& [name, value] : e.named) args.named.emplace_back(name, Eval(*value, frame));
   if (e.star != nullptr) {
     const auto more = Items(Eval(*e.star, frame), budget_);
@@ -538,7 +602,8 @@ Value Interpreter::EvalFilter(const Expr& e, Frame* frame, Value input) {
   return e.filter(*this, args);
 }
 
-// The filters of a filter block or block set, innermost first; its input stands where the chain has null.
+// The filters of a filter block or block set, innermost first; its input stands where the chain has
+// null.
 Value Interpreter::Filtered(const Expr* chain, Frame* frame, Value input) {
   if (chain == nullptr) return input;
   return EvalFilter(*chain, frame, Filtered(chain->operands[0].get(), frame, std::move(input)));
@@ -556,7 +621,8 @@ Value Interpreter::EvalTest(const Expr& e, Frame* frame) {
 Value Interpreter::EvalSlice(const Expr& e, Frame* frame) {
   const Value object = Eval(*e.operands[0], frame);
   Value bounds[3];
-  for (size_t i = 0; i < 3; ++i) bounds[i] = e.operands[i + 1] ? Eval(*e.operands[i + 1], frame) : Value::None();
+  for (size_t i = 0; i < 3; ++i)
+    bounds[i] = e.operands[i + 1] ? Eval(*e.operands[i + 1], frame) : Value::None();
   if (object.undefined()) FailUndefined(object);
   for (const Value& b : bounds) {
     if (!b.none() && !b.integer()) {
@@ -571,7 +637,8 @@ Value Interpreter::Call(const Value& callee, Args& args) {
   if (callee.Is(Kind::kLoop)) {
     Fail("TypeError", "the loop must have the 'recursive' marker to be called recursively");
   }
-  if (!callee.Is(Kind::kFunction)) Fail("TypeError", fmt::format("'{}' object is not callable", TypeName(callee)));
+  if (!callee.Is(Kind::kFunction))
+    Fail("TypeError", fmt::format("'{}' object is not callable", TypeName(callee)));
   budget_.CheckStack();
   return callee.as<Function>().call(*this, args);
 }
@@ -584,9 +651,11 @@ Value Interpreter::GetAttribute(const Value& object, std::string_view name) {
   if (method == nullptr && object.Is(Kind::kDict)) {
     if (const Value* v = object.as<Dict>().Find(name)) return *v;
   }
-  if (mutates || (name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__")) {
+  if (mutates ||
+      (name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__")) {
     return Value::Undefined(
-        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, TypeName(object)), "SecurityError");
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, TypeName(object)),
+        "SecurityError");
   }
   if (method != nullptr) {
     Value bound = MakeFunction(std::string(name), [object, method](Interpreter& in, Args& args) {
@@ -615,7 +684,8 @@ Value Interpreter::GetAttribute(const Value& object, std::string_view name) {
     }
   }
   if (!v.missing()) return v;
-  return Value::Undefined("'" + ObjectRepr(object) + "' has no attribute '" + std::string(name) + "'");
+  return Value::Undefined("'" + ObjectRepr(object) + "' has no attribute '" + std::string(name) +
+                          "'");
 }
 
 Value Interpreter::GetItem(const Value& object, const Value& key) {
@@ -624,14 +694,16 @@ Value Interpreter::GetItem(const Value& object, const Value& key) {
     if (Hashable(key)) {
       if (const Value* v = object.as<Dict>().Find(key)) return *v;
     }
-  } else if (key.integer() && (object.string() || (object.sequence() && !object.Is(Kind::kGenerator) &&
-                                                   !object.Is(Kind::kView)))) {
+  } else if (key.integer() &&
+             (object.string() ||
+              (object.sequence() && !object.Is(Kind::kGenerator) && !object.Is(Kind::kView)))) {
     Value v = key.Is(Kind::kBigInt) ? Value() : Index(object, key.int_value(), budget_);
     if (!v.missing()) return v;
   }
   if (key.string()) {
     if (!object.Is(Kind::kNamespace)) return GetAttribute(object, key.text());
-    return Value::Undefined("'" + ObjectRepr(object) + "' has no attribute '" + std::string(key.text()) + "'");
+    return Value::Undefined("'" + ObjectRepr(object) + "' has no attribute '" +
+                            std::string(key.text()) + "'");
   }
   StrBuilder b(budget_);
   AppendRepr(key, b);

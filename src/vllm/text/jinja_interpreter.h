@@ -1,4 +1,5 @@
-// Runs a parsed template once. Internal to the chat templates. One object a rendering, used by one thread.
+// Runs a parsed template once. Internal to the chat templates. One object a rendering, used by one
+// thread.
 #pragma once
 
 #include <chrono>
@@ -81,11 +82,12 @@ class Interpreter {
 // jinja_operators.cc
 Value Arithmetic(Op op, const Value& a, const Value& b, Interpreter& in);
 Value Negate(const Value& v, bool minus);
-Value Slice(const Value& object, const Value& start, const Value& stop, const Value& step, Budget& budget);
+Value Slice(const Value& object, const Value& start, const Value& stop, const Value& step,
+            Budget& budget);
 Value Index(const Value& object, int64_t index, Budget& budget);  // missing: out of range
 
-// jinja_methods.cc. A method of a Python type; null where the type has none of that name. `mutates`: it exists, and the
-// sandbox forbids it.
+// jinja_methods.cc. A method of a Python type; null where the type has none of that name.
+// `mutates`: it exists, and the sandbox forbids it.
 using MethodFunction = Value (*)(Interpreter&, const Value& self, Args&);
 MethodFunction FindMethod(const Value& self, std::string_view name, bool& mutates);
 
@@ -96,10 +98,10 @@ void BindBuiltins(Interpreter& in);
 Value PercentFormat(Interpreter& in, const Str& format, const Value& values);
 Value BraceFormat(Interpreter& in, const Str& format, Args& args);
 
-// Arguments of a builtin by parameter name: missing where not given. TypeError for too many or unknown ones, and where
-// one of the first `required` is missing.
-std::vector<Value> BindArguments(Args& args, std::string_view function, std::initializer_list<std::string_view> names,
-                                 size_t required);
+// Arguments of a builtin by parameter name: missing where not given. TypeError for too many or
+// unknown ones, and where one of the first `required` is missing.
+std::vector<Value> BindArguments(Args& args, std::string_view function,
+                                 std::initializer_list<std::string_view> names, size_t required);
 // An argument that must be an integer.
 int64_t AsInt(const Value& v, std::string_view what);
 

@@ -12,7 +12,8 @@ namespace {
 bool AsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool Digit(char c) { return c >= '0' && c <= '9'; }
 bool NameStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
 }
 
 // Every newline becomes \n, and one at the very end goes away.
@@ -44,7 +45,8 @@ class Lexer {
  private:
   [[noreturn]] void Error(size_t at, std::string message) {
     Locate(at);
-    throw Failure{"TemplateSyntaxError", std::move(message), base::Code::kCorrupt, line_, Column(at)};
+    throw Failure{"TemplateSyntaxError", std::move(message), base::Code::kCorrupt, line_,
+                  Column(at)};
   }
 
   // Positions only grow, but for errors; so lines are counted as the text goes by.
@@ -73,14 +75,16 @@ class Lexer {
     return tokens_.back();
   }
 
-  bool At(std::string_view s, size_t at) const { return std::string_view(source_).substr(at, s.size()) == s; }
+  bool At(std::string_view s, size_t at) const {
+    return std::string_view(source_).substr(at, s.size()) == s;
+  }
 
   void EmitData(size_t begin, size_t end) {
     if (end > begin) Emit(Tok::kData, source_.substr(begin, end - begin), begin);
   }
 
-  // Text before a tag that starts at `tag`, with the tag's sign: '-' strips all whitespace, '+' and {{ none, else the
-  // blanks of a line that holds nothing before the tag.
+  // Text before a tag that starts at `tag`, with the tag's sign: '-' strips all whitespace, '+' and
+  // {{ none, else the blanks of a line that holds nothing before the tag.
   size_t TextEnd(size_t begin, size_t tag, char sign, bool variable) const {
     size_t end = tag;
     if (sign == '-') {
@@ -218,7 +222,8 @@ class Lexer {
   void Inside(size_t tag, bool variable) {
     std::string open;  // brackets not yet closed
     while (true) {
-      if (pos_ >= source_.size()) Error(tag, variable ? "'{{' is never closed" : "'{%' is never closed");
+      if (pos_ >= source_.size())
+        Error(tag, variable ? "'{{' is never closed" : "'{%' is never closed");
       const size_t at = pos_;
       if (open.empty() && (variable ? BlockEnd("}}", false) : BlockEnd("%}", true))) {
         Emit(variable ? Tok::kVariableEnd : Tok::kBlockEnd, {}, at);
@@ -270,14 +275,17 @@ class Lexer {
     int base = 10;
     if (source_[pos_] == '0' && pos_ + 2 < source_.size()) {
       const char b = static_cast<char>(source_[pos_ + 1] | 0x20);
-      const bool follows = std::isxdigit(static_cast<unsigned char>(source_[pos_ + 2])) != 0 || source_[pos_ + 2] == '_';
+      const bool follows = std::isxdigit(static_cast<unsigned char>(source_[pos_ + 2])) != 0 ||
+                           source_[pos_ + 2] == '_';
       if (follows && (b == 'x' || b == 'o' || b == 'b')) base = b == 'x' ? 16 : b == 'o' ? 8 : 2;
     }
     bool is_float = false;
     if (base != 10) {
       pos_ += 2;
       digits([base](char c) {
-        const int v = Digit(c) ? c - '0' : std::isxdigit(static_cast<unsigned char>(c)) != 0 ? (c | 0x20) - 'a' + 10 : 99;
+        const int v = Digit(c)                                            ? c - '0'
+                      : std::isxdigit(static_cast<unsigned char>(c)) != 0 ? (c | 0x20) - 'a' + 10
+                                                                          : 99;
         return v < base;
       });
     } else {
@@ -340,26 +348,52 @@ class Lexer {
 
   void Escape(size_t begin, char c, std::string& s) {
     switch (c) {
-      case '\n': return;
-      case 'n': s += '\n'; return;
-      case 't': s += '\t'; return;
-      case 'r': s += '\r'; return;
-      case 'a': s += '\a'; return;
-      case 'b': s += '\b'; return;
-      case 'f': s += '\f'; return;
-      case 'v': s += '\v'; return;
+      case '\n':
+        return;
+      case 'n':
+        s += '\n';
+        return;
+      case 't':
+        s += '\t';
+        return;
+      case 'r':
+        s += '\r';
+        return;
+      case 'a':
+        s += '\a';
+        return;
+      case 'b':
+        s += '\b';
+        return;
+      case 'f':
+        s += '\f';
+        return;
+      case 'v':
+        s += '\v';
+        return;
       case '\\':
       case '\'':
-      case '"': s += c; return;
-      case 'x': Hex(begin, 2, s); return;
-      case 'u': Hex(begin, 4, s); return;
-      case 'U': Hex(begin, 8, s); return;
-      case 'N': Error(begin, "\\N{...} escapes are not supported");
-      default: break;
+      case '"':
+        s += c;
+        return;
+      case 'x':
+        Hex(begin, 2, s);
+        return;
+      case 'u':
+        Hex(begin, 4, s);
+        return;
+      case 'U':
+        Hex(begin, 8, s);
+        return;
+      case 'N':
+        Error(begin, "\\N{...} escapes are not supported");
+      default:
+        break;
     }
     if (c >= '0' && c <= '7') {
       char32_t v = static_cast<char32_t>(c - '0');
-      for (int i = 0; i < 2 && pos_ < source_.size() && source_[pos_] >= '0' && source_[pos_] <= '7'; ++i) {
+      for (int i = 0;
+           i < 2 && pos_ < source_.size() && source_[pos_] >= '0' && source_[pos_] <= '7'; ++i) {
         v = v * 8 + static_cast<char32_t>(source_[pos_++] - '0');
       }
       AppendUtf8(v, s);
@@ -371,7 +405,8 @@ class Lexer {
 
   uint32_t HexDigits(size_t begin, int n) {
     uint32_t v = 0;
-    if (pos_ + static_cast<size_t>(n) > source_.size()) Error(begin, "truncated escape in a string");
+    if (pos_ + static_cast<size_t>(n) > source_.size())
+      Error(begin, "truncated escape in a string");
     const char* p = source_.data() + pos_;
     const auto r = std::from_chars(p, p + n, v, 16);
     if (r.ec != std::errc() || r.ptr != p + n) Error(begin, "bad hexadecimal escape in a string");
@@ -410,7 +445,8 @@ class Lexer {
       open += c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
       if (open.empty()) Error(at, fmt::format("unexpected '{}'", c));
-      if (open.back() != c) Error(at, fmt::format("unexpected '{}', expected '{}'", c, open.back()));
+      if (open.back() != c)
+        Error(at, fmt::format("unexpected '{}', expected '{}'", c, open.back()));
       open.pop_back();
     }
     ++pos_;

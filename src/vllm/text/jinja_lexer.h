@@ -1,4 +1,5 @@
-// Template text into tokens, with the whitespace rules of trim_blocks and lstrip_blocks. Internal to the chat templates.
+// Template text into tokens, with the whitespace rules of trim_blocks and lstrip_blocks. Internal
+// to the chat templates.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ enum class Tok : uint8_t {
 struct Token {
   Tok type = Tok::kEnd;
   std::string text;
-  Value value;      // of kInteger and kFloat
+  Value value;               // of kInteger and kFloat
   int line = 1, column = 1;  // 1-based, columns in bytes
 };
 

@@ -1,5 +1,5 @@
-// Methods of Python's str, list, tuple and dict that templates call. Those that would change a value are refused, as the
-// immutable sandbox does.
+// Methods of Python's str, list, tuple and dict that templates call. Those that would change a
+// value are refused, as the immutable sandbox does.
 #include <algorithm>
 #include <span>
 
@@ -17,7 +17,8 @@ struct Method {
 
 const Str& Text(const Value& v, std::string_view method) {
   if (v.undefined()) FailUndefined(v);
-  if (!v.string()) Fail("TypeError", fmt::format("{}() needs a string, not '{}'", method, TypeName(v)));
+  if (!v.string())
+    Fail("TypeError", fmt::format("{}() needs a string, not '{}'", method, TypeName(v)));
   return v.str();
 }
 
@@ -35,7 +36,8 @@ Value Whole(Interpreter& in, const Str& s, std::string text) {
 
 void Scan(Interpreter& in, const Str& s) { in.budget().Step(1 + s.text.size() / 64); }
 
-Value StripSides(Interpreter& in, const Value& self, Args& args, std::string_view name, bool left, bool right) {
+Value StripSides(Interpreter& in, const Value& self, Args& args, std::string_view name, bool left,
+                 bool right) {
   const std::vector<Value> a = BindArguments(args, name, {"chars"}, 0);
   const Str& s = self.str();
   Scan(in, s);
@@ -45,7 +47,9 @@ Value StripSides(Interpreter& in, const Value& self, Args& args, std::string_vie
     const std::string_view chars = Text(a[0], name).text;
     for (size_t i = 0; i < chars.size();) set += NextChar(chars, i);
   }
-  const auto drop = [&](char32_t c) { return spaces ? IsSpace(c) : set.find(c) != std::u32string::npos; };
+  const auto drop = [&](char32_t c) {
+    return spaces ? IsSpace(c) : set.find(c) != std::u32string::npos;
+  };
   size_t begin = 0, end = s.text.size();
   while (left && begin < end) {
     size_t next = begin;
@@ -62,12 +66,19 @@ Value StripSides(Interpreter& in, const Value& self, Args& args, std::string_vie
   return Piece(in, s, begin, end);
 }
 
-Value Strip(Interpreter& in, const Value& self, Args& a) { return StripSides(in, self, a, "strip", true, true); }
-Value LStrip(Interpreter& in, const Value& self, Args& a) { return StripSides(in, self, a, "lstrip", true, false); }
-Value RStrip(Interpreter& in, const Value& self, Args& a) { return StripSides(in, self, a, "rstrip", false, true); }
+Value Strip(Interpreter& in, const Value& self, Args& a) {
+  return StripSides(in, self, a, "strip", true, true);
+}
+Value LStrip(Interpreter& in, const Value& self, Args& a) {
+  return StripSides(in, self, a, "lstrip", true, false);
+}
+Value RStrip(Interpreter& in, const Value& self, Args& a) {
+  return StripSides(in, self, a, "rstrip", false, true);
+}
 
 // split and rsplit without a separator: runs of whitespace.
-std::vector<std::pair<size_t, size_t>> SplitSpaces(std::string_view s, int64_t limit, bool from_right) {
+std::vector<std::pair<size_t, size_t>> SplitSpaces(std::string_view s, int64_t limit,
+                                                   bool from_right) {
   std::vector<std::pair<size_t, size_t>> words;
   for (size_t i = 0; i < s.size();) {
     const size_t begin = i;
@@ -97,7 +108,8 @@ std::vector<std::pair<size_t, size_t>> SplitSpaces(std::string_view s, int64_t l
 }
 
 Value SplitText(Interpreter& in, const Value& self, Args& args, bool from_right) {
-  const std::vector<Value> a = BindArguments(args, from_right ? "rsplit" : "split", {"sep", "maxsplit"}, 0);
+  const std::vector<Value> a =
+      BindArguments(args, from_right ? "rsplit" : "split", {"sep", "maxsplit"}, 0);
   const Str& s = self.str();
   Scan(in, s);
   const int64_t limit = a[1].missing() ? -1 : AsInt(a[1], "split()");
@@ -135,11 +147,16 @@ Value SplitText(Interpreter& in, const Value& self, Args& args, bool from_right)
   return MakeSeq(Kind::kList, std::move(pieces), in.budget());
 }
 
-Value Split(Interpreter& in, const Value& self, Args& args) { return SplitText(in, self, args, false); }
-Value RSplit(Interpreter& in, const Value& self, Args& args) { return SplitText(in, self, args, true); }
+Value Split(Interpreter& in, const Value& self, Args& args) {
+  return SplitText(in, self, args, false);
+}
+Value RSplit(Interpreter& in, const Value& self, Args& args) {
+  return SplitText(in, self, args, true);
+}
 
 bool LineBreak(char32_t c) {
-  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
 }
 
 Value SplitLines(Interpreter& in, const Value& self, Args& args) {
@@ -199,7 +216,8 @@ Value Affix(const Value& self, Args& args, bool prefix) {
 Value StartsWith(Interpreter&, const Value& self, Args& args) { return Affix(self, args, true); }
 Value EndsWith(Interpreter&, const Value& self, Args& args) { return Affix(self, args, false); }
 
-Value FindText(Interpreter& in, const Value& self, Args& args, std::string_view name, bool last, bool must) {
+Value FindText(Interpreter& in, const Value& self, Args& args, std::string_view name, bool last,
+               bool must) {
   const std::vector<Value> a = BindArguments(args, name, {"sub", "start", "end"}, 1);
   Scan(in, self.str());
   const std::string& sub = Text(a[0], name).text;
@@ -212,13 +230,22 @@ Value FindText(Interpreter& in, const Value& self, Args& args, std::string_view 
     return Value::Int(-1);
   }
   at += base;
-  return Value::Int(self.str().ascii ? static_cast<int64_t>(at) : CountChars(std::string_view(self.text()).substr(0, at)));
+  return Value::Int(self.str().ascii ? static_cast<int64_t>(at)
+                                     : CountChars(std::string_view(self.text()).substr(0, at)));
 }
 
-Value Find(Interpreter& in, const Value& s, Args& a) { return FindText(in, s, a, "find", false, false); }
-Value RFind(Interpreter& in, const Value& s, Args& a) { return FindText(in, s, a, "rfind", true, false); }
-Value IndexOf(Interpreter& in, const Value& s, Args& a) { return FindText(in, s, a, "index", false, true); }
-Value RIndexOf(Interpreter& in, const Value& s, Args& a) { return FindText(in, s, a, "rindex", true, true); }
+Value Find(Interpreter& in, const Value& s, Args& a) {
+  return FindText(in, s, a, "find", false, false);
+}
+Value RFind(Interpreter& in, const Value& s, Args& a) {
+  return FindText(in, s, a, "rfind", true, false);
+}
+Value IndexOf(Interpreter& in, const Value& s, Args& a) {
+  return FindText(in, s, a, "index", false, true);
+}
+Value RIndexOf(Interpreter& in, const Value& s, Args& a) {
+  return FindText(in, s, a, "rindex", true, true);
+}
 
 Value CountText(Interpreter& in, const Value& self, Args& args) {
   const std::vector<Value> a = BindArguments(args, "count", {"sub", "start", "end"}, 1);
@@ -255,7 +282,8 @@ Value Replace(Interpreter& in, const Value& self, Args& args) {
       done = i;
     }
   } else {
-    for (size_t at; limit != 0 && (at = s.text.find(old.text, done)) != std::string::npos; --limit) {
+    for (size_t at; limit != 0 && (at = s.text.find(old.text, done)) != std::string::npos;
+         --limit) {
       in.budget().Step();
       out.AppendSlice(s, done, at);
       out.Append(fresh);
@@ -267,10 +295,18 @@ Value Replace(Interpreter& in, const Value& self, Args& args) {
   return out.Take();
 }
 
-Value UpperOf(Interpreter& in, const Value& self, Args&) { return Whole(in, self.str(), Upper(self.text())); }
-Value LowerOf(Interpreter& in, const Value& self, Args&) { return Whole(in, self.str(), Lower(self.text())); }
-Value TitleOf(Interpreter& in, const Value& self, Args&) { return Whole(in, self.str(), Title(self.text())); }
-Value CapitalizeOf(Interpreter& in, const Value& self, Args&) { return Whole(in, self.str(), Capitalize(self.text())); }
+Value UpperOf(Interpreter& in, const Value& self, Args&) {
+  return Whole(in, self.str(), Upper(self.text()));
+}
+Value LowerOf(Interpreter& in, const Value& self, Args&) {
+  return Whole(in, self.str(), Lower(self.text()));
+}
+Value TitleOf(Interpreter& in, const Value& self, Args&) {
+  return Whole(in, self.str(), Title(self.text()));
+}
+Value CapitalizeOf(Interpreter& in, const Value& self, Args&) {
+  return Whole(in, self.str(), Capitalize(self.text()));
+}
 Value SwapCase(Interpreter& in, const Value& self, Args&) {
   std::string out;
   const std::string_view s = self.text();
@@ -283,7 +319,9 @@ Value SwapCase(Interpreter& in, const Value& self, Args&) {
   return Whole(in, self.str(), std::move(out));
 }
 
-Value Format(Interpreter& in, const Value& self, Args& args) { return BraceFormat(in, self.str(), args); }
+Value Format(Interpreter& in, const Value& self, Args& args) {
+  return BraceFormat(in, self.str(), args);
+}
 Value FormatMap(Interpreter& in, const Value& self, Args& args) {
   const std::vector<Value> a = BindArguments(args, "format_map", {"mapping"}, 1);
   if (!a[0].Is(Kind::kDict)) Fail("TypeError", "format_map() needs a mapping");
@@ -302,7 +340,8 @@ Value JoinText(Interpreter& in, const Value& self, Args& args) {
     if (i > 0) out.Append(self.str());
     const Value& v = items->items[i];
     if (!v.string()) {
-      Fail("TypeError", fmt::format("sequence item {}: expected str instance, {} found", i, TypeName(v)));
+      Fail("TypeError",
+           fmt::format("sequence item {}: expected str instance, {} found", i, TypeName(v)));
     }
     out.Append(v.str());
   }
@@ -377,8 +416,12 @@ Value Part(Interpreter& in, const Value& self, Args& args, bool last) {
   }
   return MakeSeq(Kind::kTuple, std::move(r), in.budget());
 }
-Value Partition(Interpreter& in, const Value& self, Args& args) { return Part(in, self, args, false); }
-Value RPartition(Interpreter& in, const Value& self, Args& args) { return Part(in, self, args, true); }
+Value Partition(Interpreter& in, const Value& self, Args& args) {
+  return Part(in, self, args, false);
+}
+Value RPartition(Interpreter& in, const Value& self, Args& args) {
+  return Part(in, self, args, true);
+}
 
 enum class Side { kLeft, kRight, kBoth };
 template <Side kSide>
@@ -386,12 +429,15 @@ Value Pad(Interpreter& in, const Value& self, Args& args) {
   const std::vector<Value> a = BindArguments(args, "justify", {"width", "fillchar"}, 1);
   const int64_t width = AsInt(a[0], "width");
   const std::string fill = a[1].missing() ? " " : Text(a[1], "justify").text;
-  if (CountChars(fill) != 1) Fail("TypeError", "the fill character must be exactly one character long");
+  if (CountChars(fill) != 1)
+    Fail("TypeError", "the fill character must be exactly one character long");
   const int64_t missing = width - Length(self);
   if (missing <= 0) return self;
   if (static_cast<uint64_t>(missing) > in.budget().string_bytes) Budget::OutOfBytes();
   // Python's centre puts the odd blank on the left where the width is odd.
-  int64_t left = kSide == Side::kLeft ? 0 : kSide == Side::kRight ? missing : missing / 2 + (missing & width & 1);
+  int64_t left = kSide == Side::kLeft    ? 0
+                 : kSide == Side::kRight ? missing
+                                         : missing / 2 + (missing & width & 1);
   StrBuilder out(in.budget());
   for (int64_t i = 0; i < left; ++i) out.Append(fill);
   out.Append(self.str());
@@ -445,7 +491,9 @@ Value View(Interpreter& in, const Value& self, bool keys, bool values) {
     items.push_back(keys && values ? MakeSeq(Kind::kTuple, {k, v}, in.budget()) : keys ? k : v);
   }
   return MakeSeq(Kind::kView, std::move(items), in.budget(),
-                 keys && values ? "dict_items" : keys ? "dict_keys" : "dict_values");
+                 keys && values ? "dict_items"
+                 : keys         ? "dict_keys"
+                                : "dict_values");
 }
 Value DictItems(Interpreter& in, const Value& self, Args& args) {
   BindArguments(args, "items", {}, 0);
@@ -488,41 +536,79 @@ Value ListCount(Interpreter& in, const Value& self, Args& args) {
   const std::vector<Value> a = BindArguments(args, "count", {"value"}, 1);
   const auto& items = self.as<Seq>().items;
   in.budget().Step(items.size() / 8);
-  return Value::Int(std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(v, a[0]); }));
+  return Value::Int(
+      std::count_if(items.begin(), items.end(), [&](const Value& v) { return Equal(v, a[0]); }));
 }
 
 constexpr Method kStringMethods[] = {
-    {"strip", Strip}, {"lstrip", LStrip}, {"rstrip", RStrip}, {"split", Split}, {"rsplit", RSplit},
-    {"startswith", StartsWith}, {"endswith", EndsWith}, {"replace", Replace}, {"splitlines", SplitLines},
-    {"upper", UpperOf}, {"lower", LowerOf}, {"title", TitleOf}, {"capitalize", CapitalizeOf}, {"casefold", LowerOf},
-    {"swapcase", SwapCase}, {"format", Format}, {"format_map", FormatMap}, {"join", JoinText}, {"find", Find},
-    {"rfind", RFind}, {"index", IndexOf}, {"rindex", RIndexOf}, {"count", CountText},
-    {"isdigit", AllChars<IsDigit>}, {"isalpha", AllChars<IsAlpha>}, {"isalnum", AllChars<AlnumChar>},
-    {"isspace", AllChars<IsSpace>}, {"isdecimal", AllChars<IsDecimal>}, {"isnumeric", AllChars<IsNumeric>},
-    {"isupper", CaseIs<IsLower>}, {"islower", CaseIs<IsUpper>}, {"istitle", IsTitle}, {"isascii", IsAsciiOnly},
-    {"removeprefix", RemovePrefix}, {"removesuffix", RemoveSuffix}, {"partition", Partition},
-    {"rpartition", RPartition}, {"ljust", Pad<Side::kLeft>}, {"rjust", Pad<Side::kRight>},
-    {"center", Pad<Side::kBoth>}, {"zfill", ZFill}, {"expandtabs", ExpandTabs},
+    {"strip", Strip},
+    {"lstrip", LStrip},
+    {"rstrip", RStrip},
+    {"split", Split},
+    {"rsplit", RSplit},
+    {"startswith", StartsWith},
+    {"endswith", EndsWith},
+    {"replace", Replace},
+    {"splitlines", SplitLines},
+    {"upper", UpperOf},
+    {"lower", LowerOf},
+    {"title", TitleOf},
+    {"capitalize", CapitalizeOf},
+    {"casefold", LowerOf},
+    {"swapcase", SwapCase},
+    {"format", Format},
+    {"format_map", FormatMap},
+    {"join", JoinText},
+    {"find", Find},
+    {"rfind", RFind},
+    {"index", IndexOf},
+    {"rindex", RIndexOf},
+    {"count", CountText},
+    {"isdigit", AllChars<IsDigit>},
+    {"isalpha", AllChars<IsAlpha>},
+    {"isalnum", AllChars<AlnumChar>},
+    {"isspace", AllChars<IsSpace>},
+    {"isdecimal", AllChars<IsDecimal>},
+    {"isnumeric", AllChars<IsNumeric>},
+    {"isupper", CaseIs<IsLower>},
+    {"islower", CaseIs<IsUpper>},
+    {"istitle", IsTitle},
+    {"isascii", IsAsciiOnly},
+    {"removeprefix", RemovePrefix},
+    {"removesuffix", RemoveSuffix},
+    {"partition", Partition},
+    {"rpartition", RPartition},
+    {"ljust", Pad<Side::kLeft>},
+    {"rjust", Pad<Side::kRight>},
+    {"center", Pad<Side::kBoth>},
+    {"zfill", ZFill},
+    {"expandtabs", ExpandTabs},
 };
 constexpr Method kDictMethods[] = {
-    {"items", DictItems}, {"get", DictGet}, {"keys", DictKeys}, {"values", DictValues}, {"copy", Copy},
-    {"pop", nullptr}, {"popitem", nullptr}, {"update", nullptr}, {"setdefault", nullptr}, {"clear", nullptr},
+    {"items", DictItems},    {"get", DictGet},   {"keys", DictKeys},   {"values", DictValues},
+    {"copy", Copy},          {"pop", nullptr},   {"popitem", nullptr}, {"update", nullptr},
+    {"setdefault", nullptr}, {"clear", nullptr},
 };
 constexpr Method kListMethods[] = {
-    {"index", ListIndex}, {"count", ListCount}, {"copy", Copy}, {"append", nullptr}, {"extend", nullptr},
-    {"insert", nullptr}, {"pop", nullptr}, {"remove", nullptr}, {"clear", nullptr}, {"reverse", nullptr},
-    {"sort", nullptr},
+    {"index", ListIndex}, {"count", ListCount}, {"copy", Copy},    {"append", nullptr},
+    {"extend", nullptr},  {"insert", nullptr},  {"pop", nullptr},  {"remove", nullptr},
+    {"clear", nullptr},   {"reverse", nullptr}, {"sort", nullptr},
 };
 constexpr Method kTupleMethods[] = {{"index", ListIndex}, {"count", ListCount}};
 
 std::span<const Method> MethodsOf(Kind kind) {
   switch (kind) {
-    case Kind::kString: return kStringMethods;
-    case Kind::kDict: return kDictMethods;
-    case Kind::kList: return kListMethods;
+    case Kind::kString:
+      return kStringMethods;
+    case Kind::kDict:
+      return kDictMethods;
+    case Kind::kList:
+      return kListMethods;
     case Kind::kTuple:
-    case Kind::kRange: return kTupleMethods;
-    default: return {};
+    case Kind::kRange:
+      return kTupleMethods;
+    default:
+      return {};
   }
 }
 

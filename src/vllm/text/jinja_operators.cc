@@ -10,21 +10,28 @@ namespace vllm::text::jinja {
 namespace {
 
 [[noreturn]] void Unsupported(std::string_view op, const Value& a, const Value& b) {
-  Fail("TypeError",
-       fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", op, TypeName(a), TypeName(b)));
+  Fail("TypeError", fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", op,
+                                TypeName(a), TypeName(b)));
 }
 
 [[noreturn]] void TooLarge() { Fail("OverflowError", "an integer beyond 128 bits"); }
 
 std::string_view Symbol(Op op) {
   switch (op) {
-    case Op::kAdd: return "+";
-    case Op::kSub: return "-";
-    case Op::kMul: return "*";
-    case Op::kDiv: return "/";
-    case Op::kFloorDiv: return "//";
-    case Op::kMod: return "%";
-    default: return "** or pow()";
+    case Op::kAdd:
+      return "+";
+    case Op::kSub:
+      return "-";
+    case Op::kMul:
+      return "*";
+    case Op::kDiv:
+      return "/";
+    case Op::kFloorDiv:
+      return "//";
+    case Op::kMod:
+      return "%";
+    default:
+      return "** or pow()";
   }
 }
 
@@ -71,15 +78,19 @@ Value Integers(Op op, __int128 a, __int128 b) {
       if (b == 0) Fail("ZeroDivisionError", "integer modulo by zero");
       if (b == -1) return Value::Int(0);
       return Value::Wide(a - FloorDivide(a, b) * b);
-    default: return IntPower(a, b);
+    default:
+      return IntPower(a, b);
   }
 }
 
 Value Floats(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd: return Value::Float(a + b);
-    case Op::kSub: return Value::Float(a - b);
-    case Op::kMul: return Value::Float(a * b);
+    case Op::kAdd:
+      return Value::Float(a + b);
+    case Op::kSub:
+      return Value::Float(a - b);
+    case Op::kMul:
+      return Value::Float(a * b);
     case Op::kDiv:
       if (b == 0) Fail("ZeroDivisionError", "float division by zero");
       return Value::Float(a / b);
@@ -93,8 +104,10 @@ Value Floats(Op op, double a, double b) {
     }
     default: {
       const double r = std::pow(a, b);
-      if (std::isinf(r) && !std::isinf(a) && !std::isinf(b)) Fail("OverflowError", "numerical result out of range");
-      if (std::isnan(r) && !std::isnan(a) && !std::isnan(b)) Fail("TypeError", "complex numbers are not supported");
+      if (std::isinf(r) && !std::isinf(a) && !std::isinf(b))
+        Fail("OverflowError", "numerical result out of range");
+      if (std::isnan(r) && !std::isnan(a) && !std::isnan(b))
+        Fail("TypeError", "complex numbers are not supported");
       return Value::Float(r);
     }
   }
@@ -105,12 +118,23 @@ void AppendEscaped(const Str& s, StrBuilder& out) {
   for (size_t i = 0; i < s.text.size(); ++i) {
     const char* replacement = nullptr;
     switch (s.text[i]) {
-      case '&': replacement = "&amp;"; break;
-      case '<': replacement = "&lt;"; break;
-      case '>': replacement = "&gt;"; break;
-      case '\'': replacement = "&#39;"; break;
-      case '"': replacement = "&#34;"; break;
-      default: continue;
+      case '&':
+        replacement = "&amp;";
+        break;
+      case '<':
+        replacement = "&lt;";
+        break;
+      case '>':
+        replacement = "&gt;";
+        break;
+      case '\'':
+        replacement = "&#39;";
+        break;
+      case '"':
+        replacement = "&#34;";
+        break;
+      default:
+        continue;
     }
     out.AppendSlice(s, done, i);
     out.Append(replacement);
@@ -152,7 +176,8 @@ Value Repeat(const Value& v, __int128 times, Budget& budget) {
   const auto& items = v.as<Seq>().items;
   std::vector<Value> r;
   if (!items.empty()) {
-    if (times > static_cast<__int128>(budget.bytes / (items.size() * sizeof(Value)))) Budget::OutOfBytes();
+    if (times > static_cast<__int128>(budget.bytes / (items.size() * sizeof(Value))))
+      Budget::OutOfBytes();
     r.reserve(items.size() * static_cast<size_t>(times));
     for (__int128 i = 0; i < times; ++i) r.insert(r.end(), items.begin(), items.end());
   }
@@ -183,9 +208,11 @@ Value Arithmetic(Op op, const Value& a, const Value& b, Interpreter& in) {
   if (op == Op::kAdd) {
     if (a.string() && b.string()) return Concatenate(a, b, in.budget());
     if (list(a) && a.kind() == b.kind()) return Join(a, b, in.budget());
-    if (a.string()) Fail("TypeError", fmt::format("can only concatenate str (not \"{}\") to str", TypeName(b)));
+    if (a.string())
+      Fail("TypeError", fmt::format("can only concatenate str (not \"{}\") to str", TypeName(b)));
     if (list(a)) {
-      Fail("TypeError", fmt::format("can only concatenate {} (not \"{}\") to {}", TypeName(a), TypeName(b), TypeName(a)));
+      Fail("TypeError", fmt::format("can only concatenate {} (not \"{}\") to {}", TypeName(a),
+                                    TypeName(b), TypeName(a)));
     }
   } else if (op == Op::kMul) {
     if ((a.string() || list(a)) && b.integer()) return Repeat(a, b.wide(), in.budget());
@@ -197,7 +224,9 @@ Value Arithmetic(Op op, const Value& a, const Value& b, Interpreter& in) {
 Value Negate(const Value& v, bool minus) {
   if (v.undefined()) FailUndefined(v);
   if (v.Is(Kind::kFloat)) return Value::Float(minus ? -v.float_value() : v.float_value());
-  if (!v.integer()) Fail("TypeError", fmt::format("bad operand type for unary {}: '{}'", minus ? '-' : '+', TypeName(v)));
+  if (!v.integer())
+    Fail("TypeError",
+         fmt::format("bad operand type for unary {}: '{}'", minus ? '-' : '+', TypeName(v)));
   return Value::Wide(minus ? -v.wide() : v.wide());
 }
 
@@ -221,10 +250,12 @@ Value Index(const Value& object, int64_t index, Budget& budget) {
   return b.Take();
 }
 
-Value Slice(const Value& object, const Value& start_value, const Value& stop_value, const Value& step_value,
-            Budget& budget) {
-  const bool sliceable = object.string() || (object.sequence() && !object.Is(Kind::kView) && !object.Is(Kind::kGenerator));
-  if (!sliceable) return Value::Undefined(fmt::format("{} has no element of this slice", ObjectRepr(object)));
+Value Slice(const Value& object, const Value& start_value, const Value& stop_value,
+            const Value& step_value, Budget& budget) {
+  const bool sliceable = object.string() || (object.sequence() && !object.Is(Kind::kView) &&
+                                             !object.Is(Kind::kGenerator));
+  if (!sliceable)
+    return Value::Undefined(fmt::format("{} has no element of this slice", ObjectRepr(object)));
   const int64_t n = Length(object);
   const auto clamp = [](const Value& v, int64_t low, int64_t high) {
     const __int128 w = v.wide();
@@ -245,7 +276,8 @@ Value Slice(const Value& object, const Value& start_value, const Value& stop_val
   if (!object.string()) {
     std::vector<Value> r;
     const auto& items = object.as<Seq>().items;
-    for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) r.push_back(items[static_cast<size_t>(i)]);
+    for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step)
+      r.push_back(items[static_cast<size_t>(i)]);
     return MakeSeq(object.Is(Kind::kTuple) ? Kind::kTuple : Kind::kList, std::move(r), budget);
   }
   const Str& s = object.str();
@@ -254,7 +286,8 @@ Value Slice(const Value& object, const Value& start_value, const Value& stop_val
   if (step == 1) {
     if (start < stop) {
       const size_t begin = ByteOffset(s.text, start, s.ascii);
-      const size_t length = ByteOffset(std::string_view(s.text).substr(begin), stop - start, s.ascii);
+      const size_t length =
+          ByteOffset(std::string_view(s.text).substr(begin), stop - start, s.ascii);
       out.AppendSlice(s, begin, begin + length);
     }
     return out.Take();

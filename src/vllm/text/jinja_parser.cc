@@ -27,7 +27,8 @@ class Parser {
  private:
   struct Nest {
     explicit Nest(Parser& p) : parser(p) {
-      if (++p.nesting_ > kMaxNesting) p.Error(p.Now(), fmt::format("nesting deeper than {} levels", kMaxNesting));
+      if (++p.nesting_ > kMaxNesting)
+        p.Error(p.Now(), fmt::format("nesting deeper than {} levels", kMaxNesting));
     }
     ~Nest() { --parser.nesting_; }
     Parser& parser;
@@ -41,24 +42,34 @@ class Parser {
     return t;
   }
 
-  [[noreturn]] static void Error(const Token& t, std::string message, base::Code code = base::Code::kCorrupt) {
+  [[noreturn]] static void Error(const Token& t, std::string message,
+                                 base::Code code = base::Code::kCorrupt) {
     throw Failure{"TemplateSyntaxError", std::move(message), code, t.line, t.column};
   }
 
   static std::string Describe(const Token& t) {
     switch (t.type) {
-      case Tok::kData: return "template text";
-      case Tok::kVariableBegin: return "'{{'";
-      case Tok::kVariableEnd: return "'}}'";
-      case Tok::kBlockBegin: return "'{%'";
-      case Tok::kBlockEnd: return "'%}'";
-      case Tok::kEnd: return "the end of the template";
-      default: return "'" + base::Printable(t.text) + "'";
+      case Tok::kData:
+        return "template text";
+      case Tok::kVariableBegin:
+        return "'{{'";
+      case Tok::kVariableEnd:
+        return "'}}'";
+      case Tok::kBlockBegin:
+        return "'{%'";
+      case Tok::kBlockEnd:
+        return "'%}'";
+      case Tok::kEnd:
+        return "the end of the template";
+      default:
+        return "'" + base::Printable(t.text) + "'";
     }
   }
 
   bool IsOp(std::string_view op) const { return Now().type == Tok::kOperator && Now().text == op; }
-  bool IsName(std::string_view name) const { return Now().type == Tok::kName && Now().text == name; }
+  bool IsName(std::string_view name) const {
+    return Now().type == Tok::kName && Now().text == name;
+  }
   bool SkipOp(std::string_view op) {
     if (!IsOp(op)) return false;
     Next();
@@ -76,11 +87,13 @@ class Parser {
     if (!SkipName(name)) Error(Now(), fmt::format("expected '{}', got {}", name, Describe(Now())));
   }
   std::string AnyName() {
-    if (Now().type != Tok::kName) Error(Now(), fmt::format("expected a name, got {}", Describe(Now())));
+    if (Now().type != Tok::kName)
+      Error(Now(), fmt::format("expected a name, got {}", Describe(Now())));
     return Next().text;
   }
   void ExpectBlockEnd() {
-    if (Now().type != Tok::kBlockEnd) Error(Now(), fmt::format("expected '%}}', got {}", Describe(Now())));
+    if (Now().type != Tok::kBlockEnd)
+      Error(Now(), fmt::format("expected '%}}', got {}", Describe(Now())));
     Next();
   }
 
@@ -110,7 +123,8 @@ class Parser {
       switch (t.type) {
         case Tok::kEnd:
           if (!ends.empty()) {
-            Error(open, fmt::format("the template ends before the '{}' of the tag here", ends.back()));
+            Error(open,
+                  fmt::format("the template ends before the '{}' of the tag here", ends.back()));
           }
           return body;
         case Tok::kData:
@@ -137,7 +151,8 @@ class Parser {
           ExpectBlockEnd();
           break;
         }
-        default: Error(t, fmt::format("unexpected {}", Describe(t)));
+        default:
+          Error(t, fmt::format("unexpected {}", Describe(t)));
       }
     }
   }
@@ -201,7 +216,8 @@ class Parser {
       s->body = Block("endautoescape");
       body.push_back(std::move(s));
     } else if (tag == "include" || tag == "import" || tag == "from" || tag == "extends") {
-      Error(t, fmt::format("tag '{}' is not supported: a chat template is one file", tag), base::Code::kUnsupported);
+      Error(t, fmt::format("tag '{}' is not supported: a chat template is one file", tag),
+            base::Code::kUnsupported);
     } else {
       Error(t, fmt::format("unknown tag '{}'", base::Printable(tag)));
     }
@@ -232,7 +248,8 @@ class Parser {
     s->expr = TupleExpr(false);
     if (SkipName("if")) s->condition = Expression();
     if (IsName("recursive")) {
-      Error(Now(), "recursive loops are not supported: write a macro that calls itself", base::Code::kUnsupported);
+      Error(Now(), "recursive loops are not supported: write a macro that calls itself",
+            base::Code::kUnsupported);
     }
     SkipOp(":");
     ExpectBlockEnd();
@@ -381,7 +398,8 @@ class Parser {
   }
 
   bool TupleEnds() const {
-    return Now().type == Tok::kVariableEnd || Now().type == Tok::kBlockEnd || IsOp(")") || IsName("recursive");
+    return Now().type == Tok::kVariableEnd || Now().type == Tok::kBlockEnd || IsOp(")") ||
+           IsName("recursive");
   }
 
   // One expression, or several with commas: a tuple.
@@ -504,7 +522,10 @@ class Parser {
     ExprPtr e = Power();
     while (IsOp("*") || IsOp("/") || IsOp("//") || IsOp("%")) {
       const Token& t = Next();
-      const Op op = t.text == "*" ? Op::kMul : t.text == "/" ? Op::kDiv : t.text == "//" ? Op::kFloorDiv : Op::kMod;
+      const Op op = t.text == "*"    ? Op::kMul
+                    : t.text == "/"  ? Op::kDiv
+                    : t.text == "//" ? Op::kFloorDiv
+                                     : Op::kMod;
       e = Binary(op, t, std::move(e), Power());
     }
     return e;
@@ -569,7 +590,9 @@ class Parser {
         return Constant(Value::String(std::move(s)), t);
       }
       case Tok::kInteger:
-      case Tok::kFloat: Next(); return Constant(t.value, t);
+      case Tok::kFloat:
+        Next();
+        return Constant(t.value, t);
       case Tok::kOperator:
         if (t.text == "(") {
           Nest nest(*this);
@@ -581,7 +604,8 @@ class Parser {
         if (t.text == "[") return List();
         if (t.text == "{") return DictLiteral();
         break;
-      default: break;
+      default:
+        break;
     }
     Error(t, fmt::format("expected an expression, got {}", Describe(t)));
   }
@@ -697,12 +721,13 @@ class Parser {
         Next();
         e.star_star = Expression();
         Deepen(e, *e.star_star);
-      } else if (Now().type == Tok::kName && Ahead().type == Tok::kOperator && Ahead().text == "=" &&
-                 e.star_star == nullptr) {
+      } else if (Now().type == Tok::kName && Ahead().type == Tok::kOperator &&
+                 Ahead().text == "=" && e.star_star == nullptr) {
         const Token& key = Next();
         Next();
         for (const auto& n : e.named) {
-          if (n.first == key.text) Error(key, fmt::format("keyword argument '{}' is given twice", key.text));
+          if (n.first == key.text)
+            Error(key, fmt::format("keyword argument '{}' is given twice", key.text));
         }
         ExprPtr v = Expression();
         Deepen(e, *v);
@@ -731,7 +756,8 @@ class Parser {
       ExprPtr f = Make(Op::kFilter, t);
       f->text = DottedName();
       f->filter = FindFilter(f->text);
-      if (f->filter == nullptr && soft_ == 0) Error(t, fmt::format("no filter named '{}'", base::Printable(f->text)));
+      if (f->filter == nullptr && soft_ == 0)
+        Error(t, fmt::format("no filter named '{}'", base::Printable(f->text)));
       Adopt(*f, std::move(e));
       if (IsOp("(")) Arguments(*f);
       e = std::move(f);
@@ -747,7 +773,8 @@ class Parser {
     ExprPtr test = Make(Op::kTest, name);
     test->text = DottedName();
     test->test = FindTest(test->text);
-    if (test->test == nullptr && soft_ == 0) Error(name, fmt::format("no test named '{}'", base::Printable(test->text)));
+    if (test->test == nullptr && soft_ == 0)
+      Error(name, fmt::format("no test named '{}'", base::Printable(test->text)));
     Adopt(*test, std::move(e));
     if (IsOp("(")) {
       Arguments(*test);
@@ -763,12 +790,16 @@ class Parser {
 
   bool TestArgumentFollows() const {
     switch (Now().type) {
-      case Tok::kName: return !IsName("else") && !IsName("or") && !IsName("and");
+      case Tok::kName:
+        return !IsName("else") && !IsName("or") && !IsName("and");
       case Tok::kString:
       case Tok::kInteger:
-      case Tok::kFloat: return true;
-      case Tok::kOperator: return IsOp("[") || IsOp("{");
-      default: return false;
+      case Tok::kFloat:
+        return true;
+      case Tok::kOperator:
+        return IsOp("[") || IsOp("{");
+      default:
+        return false;
     }
   }
 
@@ -779,7 +810,8 @@ class Parser {
   std::vector<Stmt*> macros_;  // being parsed, outermost first
   int nesting_ = 0;
   int loops_ = 0;
-  int soft_ = 0;  // inside something conditional, where an unknown filter is an error only when it is reached
+  int soft_ = 0;  // inside something conditional, where an unknown filter is an error only when it
+                  // is reached
 };
 
 }  // namespace

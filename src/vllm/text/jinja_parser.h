@@ -1,4 +1,5 @@
-// The syntax tree of a template and its parser. Internal to the chat templates. A parsed tree is immutable.
+// The syntax tree of a template and its parser. Internal to the chat templates. A parsed tree is
+// immutable.
 #pragma once
 
 #include <memory>
@@ -18,11 +19,32 @@ struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
 enum class Op : uint8_t {
-  kConst, kName, kList, kTuple, kDict,
-  kNot, kNeg, kPos,
-  kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kConcat,
-  kAnd, kOr, kCompare, kCond,
-  kAttribute, kItem, kSlice, kCall, kFilter, kTest,
+  kConst,
+  kName,
+  kList,
+  kTuple,
+  kDict,
+  kNot,
+  kNeg,
+  kPos,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kConcat,
+  kAnd,
+  kOr,
+  kCompare,
+  kCond,
+  kAttribute,
+  kItem,
+  kSlice,
+  kCall,
+  kFilter,
+  kTest,
 };
 
 enum class Comparison : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
@@ -30,13 +52,14 @@ enum class Comparison : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
 struct Expr {
   Op op = Op::kConst;
   int line = 0, column = 0;
-  int depth = 1;        // of the tree below, itself included
-  int name = -1;        // kName: index into Template::names
-  std::string text;     // kAttribute, kFilter, kTest: the name
-  Value value;          // kConst
-  // Operands. kDict: keys and values in turn; kCompare: one more than comparisons; kCond: test, then[, else];
-  // kItem: object, key; kSlice: object, start, stop, step (null: not given); kCall: callee and positional arguments;
-  // kFilter, kTest: the value (null in a filter block) and positional arguments.
+  int depth = 1;     // of the tree below, itself included
+  int name = -1;     // kName: index into Template::names
+  std::string text;  // kAttribute, kFilter, kTest: the name
+  Value value;       // kConst
+  // Operands. kDict: keys and values in turn; kCompare: one more than comparisons; kCond: test,
+  // then[, else]; kItem: object, key; kSlice: object, start, stop, step (null: not given); kCall:
+  // callee and positional arguments; kFilter, kTest: the value (null in a filter block) and
+  // positional arguments.
   std::vector<ExprPtr> operands;
   std::vector<Comparison> comparisons;
   std::vector<std::pair<std::string, ExprPtr>> named;  // keyword arguments
@@ -63,14 +86,27 @@ struct Signature {
 
 struct Stmt {
   enum class Kind : uint8_t {
-    kData, kPrint, kIf, kFor, kSet, kSetBlock, kMacro, kCallBlock, kFilterBlock, kWith, kScope, kBreak, kContinue,
+    kData,
+    kPrint,
+    kIf,
+    kFor,
+    kSet,
+    kSetBlock,
+    kMacro,
+    kCallBlock,
+    kFilterBlock,
+    kWith,
+    kScope,
+    kBreak,
+    kContinue,
   } kind = Kind::kData;
   int line = 0, column = 0;
-  std::string data;  // kData
-  ExprPtr expr;      // kPrint, kSet: value; kFor: iterable; kCallBlock: the call; kFilterBlock, kSetBlock: filters or null
+  std::string data;   // kData
+  ExprPtr expr;       // kPrint, kSet: value; kFor: iterable; kCallBlock: the call; kFilterBlock,
+                      // kSetBlock: filters or null
   ExprPtr condition;  // kFor: the filter, or null
   Target target;      // kFor, kSet, kSetBlock
-  std::vector<std::pair<ExprPtr, Body>> branches;  // kIf
+  std::vector<std::pair<ExprPtr, Body>> branches;    // kIf
   std::vector<std::pair<Target, ExprPtr>> bindings;  // kWith
   Body body, otherwise;                              // otherwise: else of kIf and kFor
   Signature signature;                               // kMacro, kCallBlock
@@ -82,12 +118,14 @@ class Template {
  public:
   Body body;
   std::vector<std::string> names;  // every name of the template, interned
-  std::vector<std::string> strings;  // every string literal, for questions like "does it know this role?"
+  std::vector<std::string>
+      strings;  // every string literal, for questions like "does it know this role?"
 
   int NameIndex(std::string_view name) const;  // -1: the template never says it
 };
 
-// Throws Failure with line and column: TemplateSyntaxError (kCorrupt), or kUnsupported for include, import, extends.
+// Throws Failure with line and column: TemplateSyntaxError (kCorrupt), or kUnsupported for include,
+// import, extends.
 std::unique_ptr<Template> ParseTemplate(std::string_view source);
 
 // Null where there is none of that name.

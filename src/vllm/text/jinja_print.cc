@@ -51,13 +51,27 @@ void AppendJsonString(const Str& s, bool ascii, StrBuilder& out) {
     const size_t begin = i;
     const char32_t c = NextChar(s.text, i);
     switch (c) {
-      case '"': r += "\\\""; break;
-      case '\\': r += "\\\\"; break;
-      case '\n': r += "\\n"; break;
-      case '\r': r += "\\r"; break;
-      case '\t': r += "\\t"; break;
-      case '\f': r += "\\f"; break;
-      case '\b': r += "\\b"; break;
+      case '"':
+        r += "\\\"";
+        break;
+      case '\\':
+        r += "\\\\";
+        break;
+      case '\n':
+        r += "\\n";
+        break;
+      case '\r':
+        r += "\\r";
+        break;
+      case '\t':
+        r += "\\t";
+        break;
+      case '\f':
+        r += "\\f";
+        break;
+      case '\b':
+        r += "\\b";
+        break;
       default:
         if (c < 0x20) {
           r += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
@@ -84,12 +98,22 @@ std::string JsonFloat(double d) {
 
 void AppendJsonKey(const Value& key, const JsonStyle& style, StrBuilder& out) {
   switch (key.kind()) {
-    case Kind::kString: AppendJsonString(key.str(), style.ascii, out); return;
-    case Kind::kNone: out.Append("\"null\""); return;
-    case Kind::kBool: out.Append(key.bool_value() ? "\"true\"" : "\"false\""); return;
+    case Kind::kString:
+      AppendJsonString(key.str(), style.ascii, out);
+      return;
+    case Kind::kNone:
+      out.Append("\"null\"");
+      return;
+    case Kind::kBool:
+      out.Append(key.bool_value() ? "\"true\"" : "\"false\"");
+      return;
     case Kind::kInt:
-    case Kind::kBigInt: out.Append("\"" + IntText(key.wide()) + "\""); return;
-    case Kind::kFloat: out.Append("\"" + JsonFloat(key.float_value()) + "\""); return;
+    case Kind::kBigInt:
+      out.Append("\"" + IntText(key.wide()) + "\"");
+      return;
+    case Kind::kFloat:
+      out.Append("\"" + JsonFloat(key.float_value()) + "\"");
+      return;
     default:
       Fail("TypeError",
            fmt::format("keys must be str, int, float, bool or None, not {}", TypeName(key)));
@@ -124,7 +148,8 @@ void AppendDictRepr(const std::vector<std::pair<Value, Value>>& items, StrBuilde
 
 std::string IntText(__int128 i) {
   if (i >= INT64_MIN && i <= INT64_MAX) return std::to_string(static_cast<int64_t>(i));
-  unsigned __int128 u = i < 0 ? -static_cast<unsigned __int128>(i) : static_cast<unsigned __int128>(i);
+  unsigned __int128 u =
+      i < 0 ? -static_cast<unsigned __int128>(i) : static_cast<unsigned __int128>(i);
   std::string s;
   for (; u > 0; u /= 10) s += static_cast<char>('0' + static_cast<int>(u % 10));
   if (i < 0) s += '-';
@@ -132,12 +157,14 @@ std::string IntText(__int128 i) {
   return s;
 }
 
-// The shortest digits that read back as the same number; with an exponent outside 1e-4 .. 1e16, as Python has it.
+// The shortest digits that read back as the same number; with an exponent outside 1e-4 .. 1e16, as
+// Python has it.
 std::string FloatRepr(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
   char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), d, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), d, std::chars_format::scientific).ptr;
   std::string_view s(buffer, static_cast<size_t>(end - buffer));
   std::string out;
   if (s[0] == '-') {
@@ -158,17 +185,22 @@ std::string FloatRepr(double d) {
   } else if (n <= exponent + 1) {
     out += digits + std::string(static_cast<size_t>(exponent + 1 - n), '0') + ".0";
   } else {
-    out += digits.substr(0, static_cast<size_t>(exponent + 1)) + "." + digits.substr(static_cast<size_t>(exponent + 1));
+    out += digits.substr(0, static_cast<size_t>(exponent + 1)) + "." +
+           digits.substr(static_cast<size_t>(exponent + 1));
   }
   return out;
 }
 
 void AppendStr(const Value& v, StrBuilder& out) {
   switch (v.kind()) {
-    case Kind::kString: out.Append(v.str()); return;
+    case Kind::kString:
+      out.Append(v.str());
+      return;
     case Kind::kMissing:
-    case Kind::kUndefined: return;
-    default: AppendRepr(v, out);
+    case Kind::kUndefined:
+      return;
+    default:
+      AppendRepr(v, out);
   }
 }
 
@@ -176,13 +208,25 @@ void AppendRepr(const Value& v, StrBuilder& out) {
   out.budget().CheckStack();  // a list in a namespace may hold that namespace
   switch (v.kind()) {
     case Kind::kMissing:
-    case Kind::kUndefined: out.Append("Undefined"); return;
-    case Kind::kNone: out.Append("None"); return;
-    case Kind::kBool: out.Append(v.bool_value() ? "True" : "False"); return;
+    case Kind::kUndefined:
+      out.Append("Undefined");
+      return;
+    case Kind::kNone:
+      out.Append("None");
+      return;
+    case Kind::kBool:
+      out.Append(v.bool_value() ? "True" : "False");
+      return;
     case Kind::kInt:
-    case Kind::kBigInt: out.Append(IntText(v.wide())); return;
-    case Kind::kFloat: out.Append(FloatRepr(v.float_value())); return;
-    case Kind::kString: AppendStringRepr(v.str(), out); return;
+    case Kind::kBigInt:
+      out.Append(IntText(v.wide()));
+      return;
+    case Kind::kFloat:
+      out.Append(FloatRepr(v.float_value()));
+      return;
+    case Kind::kString:
+      AppendStringRepr(v.str(), out);
+      return;
     case Kind::kList:
       out.Append("[");
       AppendJoined(v.as<Seq>().items, out);
@@ -193,15 +237,21 @@ void AppendRepr(const Value& v, StrBuilder& out) {
       AppendJoined(v.as<Seq>().items, out);
       out.Append(v.as<Seq>().items.size() == 1 ? ",)" : ")");
       return;
-    case Kind::kRange: out.Append(v.as<Seq>().repr); return;
+    case Kind::kRange:
+      out.Append(v.as<Seq>().repr);
+      return;
     case Kind::kView:
       out.Append(v.as<Seq>().repr);
       out.Append("([");
       AppendJoined(v.as<Seq>().items, out);
       out.Append("])");
       return;
-    case Kind::kGenerator: out.Append("<generator object>"); return;
-    case Kind::kDict: AppendDictRepr(v.as<Dict>().items, out); return;
+    case Kind::kGenerator:
+      out.Append("<generator object>");
+      return;
+    case Kind::kDict:
+      AppendDictRepr(v.as<Dict>().items, out);
+      return;
     case Kind::kNamespace: {
       out.Append("<Namespace {");
       bool first = true;
@@ -219,8 +269,12 @@ void AppendRepr(const Value& v, StrBuilder& out) {
       out.Append("}>");
       return;
     }
-    case Kind::kFunction: out.Append(v.as<Function>().repr); return;
-    case Kind::kLoop: out.Append("<LoopContext>"); return;
+    case Kind::kFunction:
+      out.Append(v.as<Function>().repr);
+      return;
+    case Kind::kLoop:
+      out.Append("<LoopContext>");
+      return;
   }
 }
 
@@ -233,12 +287,22 @@ Value ToStr(const Value& v, Budget& budget) {
 
 void AppendJson(const Value& v, const JsonStyle& style, StrBuilder& out, int level) {
   switch (v.kind()) {
-    case Kind::kNone: out.Append("null"); return;
-    case Kind::kBool: out.Append(v.bool_value() ? "true" : "false"); return;
+    case Kind::kNone:
+      out.Append("null");
+      return;
+    case Kind::kBool:
+      out.Append(v.bool_value() ? "true" : "false");
+      return;
     case Kind::kInt:
-    case Kind::kBigInt: out.Append(IntText(v.wide())); return;
-    case Kind::kFloat: out.Append(JsonFloat(v.float_value())); return;
-    case Kind::kString: AppendJsonString(v.str(), style.ascii, out); return;
+    case Kind::kBigInt:
+      out.Append(IntText(v.wide()));
+      return;
+    case Kind::kFloat:
+      out.Append(JsonFloat(v.float_value()));
+      return;
+    case Kind::kString:
+      AppendJsonString(v.str(), style.ascii, out);
+      return;
     case Kind::kList:
     case Kind::kTuple: {
       const auto& items = v.as<Seq>().items;
@@ -281,7 +345,8 @@ void AppendJson(const Value& v, const JsonStyle& style, StrBuilder& out, int lev
       out.Append("}");
       return;
     }
-    default: Fail("TypeError", fmt::format("Object of type {} is not JSON serializable", TypeName(v)));
+    default:
+      Fail("TypeError", fmt::format("Object of type {} is not JSON serializable", TypeName(v)));
   }
 }
 

@@ -40,8 +40,10 @@ bool Sequence(Interpreter&, Args& args) {
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
-    case Kind::kDict: return true;
-    default: return false;
+    case Kind::kDict:
+      return true;
+    default:
+      return false;
   }
 }
 bool Callable(Interpreter&, Args& args) {
@@ -50,9 +52,15 @@ bool Callable(Interpreter&, Args& args) {
   return v.Is(Kind::kFunction) || v.Is(Kind::kLoop) || v.undefined();
 }
 
-Value Remainder(Interpreter& in, const Value& a, const Value& b) { return Arithmetic(Op::kMod, a, b, in); }
-bool Odd(Interpreter& in, Args& args) { return Equal(Remainder(in, Subject(args), Value::Int(2)), Value::Int(1)); }
-bool Even(Interpreter& in, Args& args) { return Equal(Remainder(in, Subject(args), Value::Int(2)), Value::Int(0)); }
+Value Remainder(Interpreter& in, const Value& a, const Value& b) {
+  return Arithmetic(Op::kMod, a, b, in);
+}
+bool Odd(Interpreter& in, Args& args) {
+  return Equal(Remainder(in, Subject(args), Value::Int(2)), Value::Int(1));
+}
+bool Even(Interpreter& in, Args& args) {
+  return Equal(Remainder(in, Subject(args), Value::Int(2)), Value::Int(0));
+}
 bool DivisibleBy(Interpreter& in, Args& args) {
   const Value& v = Subject(args, 1);
   return Equal(Remainder(in, v, args.positional[1]), Value::Int(0));
@@ -115,14 +123,45 @@ struct Named {
 };
 
 constexpr Named kTests[] = {
-    {"defined", Defined}, {"undefined", IsKind<Kind::kUndefined>}, {"none", IsKind<Kind::kNone>},
-    {"string", IsKind<Kind::kString>}, {"mapping", IsKind<Kind::kDict>}, {"float", IsKind<Kind::kFloat>},
-    {"boolean", IsKind<Kind::kBool>}, {"number", Number}, {"integer", Integer}, {"true", True}, {"false", False},
-    {"iterable", IterableTest}, {"sequence", Sequence}, {"callable", Callable}, {"odd", Odd}, {"even", Even},
-    {"divisibleby", DivisibleBy}, {"upper", UpperTest}, {"lower", LowerTest}, {"sameas", SameAs}, {"in", In},
-    {"eq", Eq}, {"equalto", Eq}, {"==", Eq}, {"ne", Ne}, {"!=", Ne}, {"lt", Lt}, {"lessthan", Lt}, {"<", Lt},
-    {"gt", Gt}, {"greaterthan", Gt}, {">", Gt}, {"le", Le}, {"<=", Le}, {"ge", Ge}, {">=", Ge}, {"escaped", Escaped},
-    {"filter", FilterTest}, {"test", TestTest},
+    {"defined", Defined},
+    {"undefined", IsKind<Kind::kUndefined>},
+    {"none", IsKind<Kind::kNone>},
+    {"string", IsKind<Kind::kString>},
+    {"mapping", IsKind<Kind::kDict>},
+    {"float", IsKind<Kind::kFloat>},
+    {"boolean", IsKind<Kind::kBool>},
+    {"number", Number},
+    {"integer", Integer},
+    {"true", True},
+    {"false", False},
+    {"iterable", IterableTest},
+    {"sequence", Sequence},
+    {"callable", Callable},
+    {"odd", Odd},
+    {"even", Even},
+    {"divisibleby", DivisibleBy},
+    {"upper", UpperTest},
+    {"lower", LowerTest},
+    {"sameas", SameAs},
+    {"in", In},
+    {"eq", Eq},
+    {"equalto", Eq},
+    {"==", Eq},
+    {"ne", Ne},
+    {"!=", Ne},
+    {"lt", Lt},
+    {"lessthan", Lt},
+    {"<", Lt},
+    {"gt", Gt},
+    {"greaterthan", Gt},
+    {">", Gt},
+    {"le", Le},
+    {"<=", Le},
+    {"ge", Ge},
+    {">=", Ge},
+    {"escaped", Escaped},
+    {"filter", FilterTest},
+    {"test", TestTest},
 };
 
 }  // namespace

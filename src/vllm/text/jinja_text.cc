@@ -60,7 +60,8 @@ bool ValidUtf8(std::string_view s) {
       continue;
     }
     utf8proc_int32_t c;
-    const utf8proc_ssize_t n = utf8proc_iterate(p + i, static_cast<utf8proc_ssize_t>(s.size() - i), &c);
+    const utf8proc_ssize_t n =
+        utf8proc_iterate(p + i, static_cast<utf8proc_ssize_t>(s.size() - i), &c);
     if (n <= 0) return false;
     i += static_cast<size_t>(n);
   }
@@ -78,7 +79,8 @@ char32_t NextChar(std::string_view s, size_t& i) {
   if (c < 0x80) return c;
   const int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
   char32_t value = c & (0x3F >> more);
-  for (int k = 0; k < more && i < s.size(); ++k) value = value << 6 | (static_cast<unsigned char>(s[i++]) & 0x3F);
+  for (int k = 0; k < more && i < s.size(); ++k)
+    value = value << 6 | (static_cast<unsigned char>(s[i++]) & 0x3F);
   return value;
 }
 
@@ -122,8 +124,8 @@ size_t ByteOffset(std::string_view s, int64_t n, bool ascii) {
 
 bool IsSpace(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool IsPrintable(char32_t c) {
@@ -156,8 +158,9 @@ bool IsDecimal(char32_t c) {
 
 bool IsDigit(char32_t c) {
   // Superscripts and circled digits are digits without being decimals.
-  return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
+  return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
+         (c >= 0x2460 && c <= 0x2468);
 }
 
 bool IsNumeric(char32_t c) {
@@ -176,9 +179,7 @@ bool IsLower(char32_t c) {
   return Category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
 }
 
-bool IsCased(char32_t c) {
-  return IsUpper(c) || IsLower(c) || Category(c) == UTF8PROC_CATEGORY_LT;
-}
+bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || Category(c) == UTF8PROC_CATEGORY_LT; }
 
 std::string Upper(std::string_view s) {
   std::string out;

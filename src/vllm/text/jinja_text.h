@@ -1,4 +1,5 @@
-// Unicode text as Python's str sees it: code points, case, character classes. Strings are valid UTF-8.
+// Unicode text as Python's str sees it: code points, case, character classes. Strings are valid
+// UTF-8.
 #pragma once
 
 #include <cstdint>

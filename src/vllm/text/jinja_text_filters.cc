@@ -44,13 +44,15 @@ Value TitleFilter(Interpreter& in, Args& args) {
     if (word.empty()) return;
     size_t first = 0;
     NextChar(word, first);
-    out += Upper(std::string_view(word).substr(0, first)) + Lower(std::string_view(word).substr(first));
+    out += Upper(std::string_view(word).substr(0, first)) +
+           Lower(std::string_view(word).substr(first));
     word.clear();
   };
   for (size_t i = 0; i < s.size();) {
     const size_t begin = i;
     const char32_t c = NextChar(s, i);
-    if (IsSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos)) {
+    if (IsSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) !=
+                                       std::string_view::npos)) {
       flush();
       out.append(s.substr(begin, i - begin));
     } else {
@@ -86,7 +88,8 @@ Value ToJson(Interpreter& in, Args& args) {
     if (a[2].string()) {
       indent = a[2].text();
     } else {
-      indent.assign(static_cast<size_t>(std::clamp<int64_t>(AsInt(a[2], "tojson(indent)"), 0, 1000)), ' ');
+      indent.assign(
+          static_cast<size_t>(std::clamp<int64_t>(AsInt(a[2], "tojson(indent)"), 0, 1000)), ' ');
     }
     style.indent = &indent;
     style.item_separator = ",";
@@ -107,7 +110,8 @@ Value ToJson(Interpreter& in, Args& args) {
 Value Indent(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "indent", {"s", "width", "first", "blank"}, 1);
   if (a[0].undefined()) FailUndefined(a[0]);
-  if (!a[0].string()) Fail("TypeError", fmt::format("indent needs a string, not '{}'", TypeName(a[0])));
+  if (!a[0].string())
+    Fail("TypeError", fmt::format("indent needs a string, not '{}'", TypeName(a[0])));
   std::string pad = "    ";
   if (a[1].string()) {
     pad = a[1].text();
@@ -144,12 +148,23 @@ Value EscapeText(Interpreter& in, const Value& text) {
   const Str& s = text.str();
   for (size_t i = 0; i < s.text.size(); ++i) {
     switch (s.text[i]) {
-      case '&': out.Append("&amp;"); break;
-      case '<': out.Append("&lt;"); break;
-      case '>': out.Append("&gt;"); break;
-      case '\'': out.Append("&#39;"); break;
-      case '"': out.Append("&#34;"); break;
-      default: out.AppendSlice(s, i, i + 1);
+      case '&':
+        out.Append("&amp;");
+        break;
+      case '<':
+        out.Append("&lt;");
+        break;
+      case '>':
+        out.Append("&gt;");
+        break;
+      case '\'':
+        out.Append("&#39;");
+        break;
+      case '"':
+        out.Append("&#34;");
+        break;
+      default:
+        out.AppendSlice(s, i, i + 1);
     }
   }
   return AsMarkup(out.Take());
@@ -182,7 +197,8 @@ std::string Quote(std::string_view s, std::string_view safe) {
 
 Value UrlEncode(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "urlencode", {"value"}, 1);
-  if (a[0].string() || !Iterable(a[0])) return Value::String(Quote(ToStr(a[0], in.budget()).text(), "/"));
+  if (a[0].string() || !Iterable(a[0]))
+    return Value::String(Quote(ToStr(a[0], in.budget()).text(), "/"));
   std::vector<std::pair<Value, Value>> pairs;
   if (a[0].Is(Kind::kDict)) {
     pairs = a[0].as<Dict>().items;
@@ -224,14 +240,17 @@ Value WordCount(Interpreter& in, Args& args) {
 }
 
 Value Truncate(Interpreter& in, Args& args) {
-  const std::vector<Value> a = BindArguments(args, "truncate", {"s", "length", "killwords", "end", "leeway"}, 1);
+  const std::vector<Value> a =
+      BindArguments(args, "truncate", {"s", "length", "killwords", "end", "leeway"}, 1);
   const int64_t length = a[1].missing() ? 255 : AsInt(a[1], "truncate()");
   const Value end = a[3].missing() ? Value::String("...") : ToStr(a[3], in.budget());
   const int64_t leeway = a[4].missing() || a[4].none() ? 5 : AsInt(a[4], "truncate()");
-  if (length < Length(end) || leeway < 0) Fail("AssertionError", "truncate: the length is too short for its end mark");
+  if (length < Length(end) || leeway < 0)
+    Fail("AssertionError", "truncate: the length is too short for its end mark");
   if (!a[0].string() && !a[0].undefined()) Fail("TypeError", "truncate needs a string");
   if (a[0].undefined() || Length(a[0]) <= length + leeway) return a[0];
-  Value cut = Slice(a[0], Value::None(), Value::Int(length - Length(end)), Value::None(), in.budget());
+  Value cut =
+      Slice(a[0], Value::None(), Value::Int(length - Length(end)), Value::None(), in.budget());
   if (!Truthy(a[2])) {
     const size_t blank = cut.text().rfind(' ');
     if (blank != std::string_view::npos) {
@@ -252,7 +271,8 @@ Value FormatFilter(Interpreter& in, Args& args) {
   if (!rest.empty() && !args.named.empty()) {
     Fail("FilterArgumentError", "can't handle positional and keyword arguments at the same time");
   }
-  if (args.named.empty()) return PercentFormat(in, format.str(), MakeSeq(Kind::kTuple, std::move(rest), in.budget()));
+  if (args.named.empty())
+    return PercentFormat(in, format.str(), MakeSeq(Kind::kTuple, std::move(rest), in.budget()));
   auto d = std::make_shared<Dict>();
   for (auto& [k, v] : args.named) d->Set(Value::String(k), v);
   return PercentFormat(in, format.str(), MakeDict(std::move(d), in.budget()));
@@ -300,7 +320,9 @@ bool ParseInteger(std::string_view s, int64_t base, __int128& v) {
       digit_before = false;
       continue;
     }
-    const int d = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+    const int d = c >= '0' && c <= '9'                     ? c - '0'
+                  : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
+                                                           : 99;
     if (d >= base) return false;
     if (v > (static_cast<__int128>(1) << 120)) Fail("OverflowError", "an integer beyond 128 bits");
     v = v * base + d;
@@ -313,7 +335,9 @@ bool ParseInteger(std::string_view s, int64_t base, __int128& v) {
 
 bool ParseFloat(std::string_view s, double& d) {
   s = Stripped(s);
-  if (s.empty() || s.find_first_of("xXpP") != std::string_view::npos || s.find('(') != std::string_view::npos) return false;
+  if (s.empty() || s.find_first_of("xXpP") != std::string_view::npos ||
+      s.find('(') != std::string_view::npos)
+    return false;
   std::string copy;
   for (size_t i = 0; i < s.size(); ++i) {
     if (s[i] != '_') copy += s[i];
@@ -339,7 +363,8 @@ Value Int(Interpreter&, Args& args) {
   if (!a[0].string()) return fallback;
   __int128 i;
   double d;
-  if (ParseInteger(a[0].text(), a[2].missing() ? 10 : AsInt(a[2], "int()"), i)) return Value::Wide(i);
+  if (ParseInteger(a[0].text(), a[2].missing() ? 10 : AsInt(a[2], "int()"), i))
+    return Value::Wide(i);
   return ParseFloat(a[0].text(), d) && FloatToInt(d, v) ? v : fallback;
 }
 
@@ -363,12 +388,14 @@ Value PPrint(Interpreter& in, Args& args) {
 // The entities that escaping makes, back into characters.
 std::string Unescaped(std::string_view s) {
   static constexpr std::pair<std::string_view, char> kEntities[] = {
-      {"&lt;", '<'}, {"&gt;", '>'}, {"&#39;", '\''}, {"&#34;", '"'}, {"&quot;", '"'}, {"&amp;", '&'}};
+      {"&lt;", '<'},  {"&gt;", '>'},   {"&#39;", '\''},
+      {"&#34;", '"'}, {"&quot;", '"'}, {"&amp;", '&'}};
   std::string out;
   out.reserve(s.size());
   for (size_t i = 0; i < s.size();) {
-    const auto* e = std::find_if(std::begin(kEntities), std::end(kEntities),
-                                 [&](const auto& k) { return base::StartsWith(s.substr(i), k.first); });
+    const auto* e = std::find_if(std::begin(kEntities), std::end(kEntities), [&](const auto& k) {
+      return base::StartsWith(s.substr(i), k.first);
+    });
     if (s[i] == '&' && e != std::end(kEntities)) {
       out += e->second;
       i += e->first.size();
@@ -383,7 +410,8 @@ Value StripTags(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "striptags", {"value"}, 1);
   const Value text = ToStr(a[0], in.budget());
   std::string s(text.text());
-  for (const auto& [open, close] : {std::pair<std::string_view, std::string_view>{"<!--", "-->"}, {"<", ">"}}) {
+  for (const auto& [open, close] :
+       {std::pair<std::string_view, std::string_view>{"<!--", "-->"}, {"<", ">"}}) {
     std::string kept;
     size_t done = 0;
     for (size_t i = s.find(open); i != std::string::npos; i = s.find(open, done)) {
@@ -414,7 +442,8 @@ Value StripTags(Interpreter& in, Args& args) {
 Value XmlAttr(Interpreter& in, Args& args) {
   const std::vector<Value> a = BindArguments(args, "xmlattr", {"d", "autospace"}, 1);
   if (a[0].undefined()) FailUndefined(a[0]);
-  if (!a[0].Is(Kind::kDict)) Fail("AttributeError", fmt::format("'{}' object has no attribute 'items'", TypeName(a[0])));
+  if (!a[0].Is(Kind::kDict))
+    Fail("AttributeError", fmt::format("'{}' object has no attribute 'items'", TypeName(a[0])));
   StrBuilder out(in.budget());
   for (const auto& [k, v] : a[0].as<Dict>().items) {
     if (v.none() || v.undefined()) continue;
@@ -457,11 +486,29 @@ struct Named {
 };
 
 constexpr Named kFilters[] = {
-    {"tojson", ToJson}, {"trim", Trim}, {"string", StringFilter}, {"upper", UpperFilter}, {"lower", LowerFilter},
-    {"title", TitleFilter}, {"capitalize", CapitalizeFilter}, {"replace", ReplaceFilter}, {"indent", Indent},
-    {"int", Int}, {"float", FloatFilter}, {"safe", Safe}, {"escape", Escape}, {"e", Escape},
-    {"forceescape", ForceEscape}, {"urlencode", UrlEncode}, {"wordcount", WordCount}, {"truncate", Truncate},
-    {"format", FormatFilter}, {"pprint", PPrint}, {"striptags", StripTags}, {"center", Center}, {"xmlattr", XmlAttr},
+    {"tojson", ToJson},
+    {"trim", Trim},
+    {"string", StringFilter},
+    {"upper", UpperFilter},
+    {"lower", LowerFilter},
+    {"title", TitleFilter},
+    {"capitalize", CapitalizeFilter},
+    {"replace", ReplaceFilter},
+    {"indent", Indent},
+    {"int", Int},
+    {"float", FloatFilter},
+    {"safe", Safe},
+    {"escape", Escape},
+    {"e", Escape},
+    {"forceescape", ForceEscape},
+    {"urlencode", UrlEncode},
+    {"wordcount", WordCount},
+    {"truncate", Truncate},
+    {"format", FormatFilter},
+    {"pprint", PPrint},
+    {"striptags", StripTags},
+    {"center", Center},
+    {"xmlattr", XmlAttr},
     {"filesizeformat", FileSize},
 };
 

@@ -24,7 +24,8 @@ bool SameOrEqual(const Value& a, const Value& b) {
 void Deepen(Object& holder, const Value& held) {
   if (held.identity() == nullptr) return;
   holder.depth = std::max(holder.depth, held.identity()->depth + 1);
-  if (holder.depth > kMaxDepth) Fail("RecursionError", fmt::format("a value nests deeper than {} levels", kMaxDepth));
+  if (holder.depth > kMaxDepth)
+    Fail("RecursionError", fmt::format("a value nests deeper than {} levels", kMaxDepth));
 }
 
 void Fail(std::string type, std::string message) {
@@ -32,14 +33,16 @@ void Fail(std::string type, std::string message) {
 }
 
 void Budget::OutOfSteps() {
-  throw Failure{"LimitError", "the template runs for too long", base::Code::kResourceExhausted, 0, 0};
+  throw Failure{"LimitError", "the template runs for too long", base::Code::kResourceExhausted, 0,
+                0};
 }
 void Budget::OutOfBytes() {
-  throw Failure{"LimitError", "the template builds too much text or too many values", base::Code::kResourceExhausted,
-                0, 0};
+  throw Failure{"LimitError", "the template builds too much text or too many values",
+                base::Code::kResourceExhausted, 0, 0};
 }
 void Budget::OutOfStack() {
-  throw Failure{"LimitError", "the template nests or recurses too deeply", base::Code::kResourceExhausted, 0, 0};
+  throw Failure{"LimitError", "the template nests or recurses too deeply",
+                base::Code::kResourceExhausted, 0, 0};
 }
 
 void FailUndefined(const Value& v) {
@@ -69,9 +72,13 @@ Value Value::String(std::string text, bool request) {
   return Value(Kind::kString, std::move(s));
 }
 
-__int128 Value::wide() const { return kind_ == Kind::kBigInt ? as<BigInt>().value : static_cast<__int128>(int_); }
+__int128 Value::wide() const {
+  return kind_ == Kind::kBigInt ? as<BigInt>().value : static_cast<__int128>(int_);
+}
 
-double Value::AsDouble() const { return kind_ == Kind::kFloat ? float_ : static_cast<double>(wide()); }
+double Value::AsDouble() const {
+  return kind_ == Kind::kFloat ? float_ : static_cast<double>(wide());
+}
 
 const Value* Dict::Find(std::string_view key) const {
   if (!index.empty()) {
@@ -176,14 +183,20 @@ Value MakeFunction(std::string name, std::function<Value(Interpreter&, Args&)> c
 
 Value FromJson(const json::value& v, bool request, Budget& budget) {
   switch (v.kind()) {
-    case json::kind::null: return Value::None();
-    case json::kind::bool_: return Value::Bool(v.get_bool());
-    case json::kind::int64: return Value::Int(v.get_int64());
-    case json::kind::uint64: return Value::Wide(v.get_uint64());
-    case json::kind::double_: return Value::Float(v.get_double());
+    case json::kind::null:
+      return Value::None();
+    case json::kind::bool_:
+      return Value::Bool(v.get_bool());
+    case json::kind::int64:
+      return Value::Int(v.get_int64());
+    case json::kind::uint64:
+      return Value::Wide(v.get_uint64());
+    case json::kind::double_:
+      return Value::Float(v.get_double());
     case json::kind::string: {
       const json::string& s = v.get_string();
-      if (!ValidUtf8({s.data(), s.size()})) Fail("ValueError", "a string of the request is not valid UTF-8");
+      if (!ValidUtf8({s.data(), s.size()}))
+        Fail("ValueError", "a string of the request is not valid UTF-8");
       budget.Charge(s.size() + sizeof(Str));
       return Value::String(std::string(s.data(), s.size()), request);
     }
@@ -197,7 +210,8 @@ Value FromJson(const json::value& v, bool request, Budget& budget) {
       auto d = std::make_shared<Dict>();
       for (const auto& kv : v.get_object()) {
         budget.Charge(kv.key().size() + sizeof(Str));
-        d->Set(Value::String(std::string(kv.key()), request), FromJson(kv.value(), request, budget));
+        d->Set(Value::String(std::string(kv.key()), request),
+               FromJson(kv.value(), request, budget));
       }
       return MakeDict(std::move(d), budget);
     }
@@ -209,18 +223,26 @@ bool Truthy(const Value& v) {
   switch (v.kind()) {
     case Kind::kMissing:
     case Kind::kUndefined:
-    case Kind::kNone: return false;
+    case Kind::kNone:
+      return false;
     case Kind::kBool:
-    case Kind::kInt: return v.int_value() != 0;
-    case Kind::kBigInt: return true;
-    case Kind::kFloat: return v.float_value() != 0;
-    case Kind::kString: return !v.text().empty();
+    case Kind::kInt:
+      return v.int_value() != 0;
+    case Kind::kBigInt:
+      return true;
+    case Kind::kFloat:
+      return v.float_value() != 0;
+    case Kind::kString:
+      return !v.text().empty();
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
-    case Kind::kView: return !v.as<Seq>().items.empty();
-    case Kind::kDict: return !v.as<Dict>().items.empty();
-    default: return true;  // generators, namespaces, functions
+    case Kind::kView:
+      return !v.as<Seq>().items.empty();
+    case Kind::kDict:
+      return !v.as<Dict>().items.empty();
+    default:
+      return true;  // generators, namespaces, functions
   }
 }
 
@@ -233,8 +255,10 @@ bool Equal(const Value& a, const Value& b) {
   switch (a.kind()) {
     case Kind::kMissing:
     case Kind::kUndefined:
-    case Kind::kNone: return true;
-    case Kind::kString: return a.text() == b.text();
+    case Kind::kNone:
+      return true;
+    case Kind::kString:
+      return a.text() == b.text();
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange: {
@@ -251,7 +275,8 @@ bool Equal(const Value& a, const Value& b) {
       }
       return true;
     }
-    default: return a.identity() == b.identity();
+    default:
+      return a.identity() == b.identity();
   }
 }
 
@@ -271,7 +296,8 @@ bool Less(const Value& a, const Value& b, std::string_view op) {
     }
     return x.size() < y.size();
   }
-  Fail("TypeError", fmt::format("'{}' not supported between instances of '{}' and '{}'", op, TypeName(a), TypeName(b)));
+  Fail("TypeError", fmt::format("'{}' not supported between instances of '{}' and '{}'", op,
+                                TypeName(a), TypeName(b)));
 }
 
 bool Contains(const Value& container, const Value& item, Budget& budget) {
@@ -281,14 +307,16 @@ bool Contains(const Value& container, const Value& item, Budget& budget) {
         if (item.undefined()) {
           Fail("TypeError", "'in <string>' requires string as left operand, not Undefined");
         }
-        Fail("TypeError", fmt::format("'in <string>' requires string as left operand, not {}", TypeName(item)));
+        Fail("TypeError",
+             fmt::format("'in <string>' requires string as left operand, not {}", TypeName(item)));
       }
       budget.Step(1 + container.text().size() / 64);
       return container.text().find(item.text()) != std::string_view::npos;
     case Kind::kDict:
       if (!Hashable(item)) Fail("TypeError", fmt::format("unhashable type: '{}'", TypeName(item)));
       return container.as<Dict>().Find(item) != nullptr;
-    default: break;
+    default:
+      break;
   }
   const std::shared_ptr<const Seq> items = Items(container, budget);
   budget.Step(1 + items->items.size() / 8);
@@ -309,22 +337,37 @@ bool Hashable(const Value& v) {
 const char* TypeName(const Value& v) {
   switch (v.kind()) {
     case Kind::kMissing:
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "NoneType";
-    case Kind::kBool: return "bool";
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
     case Kind::kInt:
-    case Kind::kBigInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return v.str().markup ? "Markup" : "str";
-    case Kind::kList: return "list";
-    case Kind::kTuple: return "tuple";
-    case Kind::kRange: return "range";
-    case Kind::kView: return v.as<Seq>().repr.c_str();
-    case Kind::kGenerator: return "generator";
-    case Kind::kDict: return "dict";
-    case Kind::kNamespace: return "Namespace";
-    case Kind::kFunction: return "function";
-    case Kind::kLoop: return "LoopContext";
+    case Kind::kBigInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return v.str().markup ? "Markup" : "str";
+    case Kind::kList:
+      return "list";
+    case Kind::kTuple:
+      return "tuple";
+    case Kind::kRange:
+      return "range";
+    case Kind::kView:
+      return v.as<Seq>().repr.c_str();
+    case Kind::kGenerator:
+      return "generator";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kNamespace:
+      return "Namespace";
+    case Kind::kFunction:
+      return "function";
+    case Kind::kLoop:
+      return "LoopContext";
   }
   return "object";
 }
@@ -346,14 +389,16 @@ std::shared_ptr<const Seq> Items(const Value& v, Budget& budget) {
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
-    case Kind::kView: return v.shared<Seq>();
+    case Kind::kView:
+      return v.shared<Seq>();
     case Kind::kGenerator: {
       const Seq& s = v.as<Seq>();
       if (s.consumed) return std::make_shared<Seq>();
       s.consumed = true;
       return v.shared<Seq>();
     }
-    case Kind::kUndefined: return std::make_shared<Seq>();
+    case Kind::kUndefined:
+      return std::make_shared<Seq>();
     case Kind::kDict: {
       auto keys = std::make_shared<Seq>();
       budget.Charge(v.as<Dict>().items.size() * sizeof(Value));
@@ -373,20 +418,26 @@ std::shared_ptr<const Seq> Items(const Value& v, Budget& budget) {
       }
       return chars;
     }
-    default: Fail("TypeError", fmt::format("'{}' object is not iterable", TypeName(v)));
+    default:
+      Fail("TypeError", fmt::format("'{}' object is not iterable", TypeName(v)));
   }
 }
 
 int64_t Length(const Value& v) {
   switch (v.kind()) {
-    case Kind::kString: return v.str().ascii ? static_cast<int64_t>(v.text().size()) : CountChars(v.text());
+    case Kind::kString:
+      return v.str().ascii ? static_cast<int64_t>(v.text().size()) : CountChars(v.text());
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
-    case Kind::kView: return static_cast<int64_t>(v.as<Seq>().items.size());
-    case Kind::kDict: return static_cast<int64_t>(v.as<Dict>().items.size());
-    case Kind::kUndefined: return 0;
-    default: Fail("TypeError", fmt::format("object of type '{}' has no len()", TypeName(v)));
+    case Kind::kView:
+      return static_cast<int64_t>(v.as<Seq>().items.size());
+    case Kind::kDict:
+      return static_cast<int64_t>(v.as<Dict>().items.size());
+    case Kind::kUndefined:
+      return 0;
+    default:
+      Fail("TypeError", fmt::format("object of type '{}' has no len()", TypeName(v)));
   }
 }
 

@@ -1,10 +1,13 @@
-// Values of the template language: Python's, as far as templates can see them. Internal to the chat templates.
+// Values of the template language: Python's, as far as templates can see them. Internal to the chat
+// templates.
 //
-// Containers are immutable once built (the sandbox of transformers refuses append, pop, update, ...), so values share
-// structure and cannot form cycles; a namespace is the one mutable object, and the interpreter owns those.
-// Inside the engine an error is a thrown Failure; ChatTemplate turns it into a Result.
+// Containers are immutable once built (the sandbox of transformers refuses append, pop, update,
+// ...), so values share structure and cannot form cycles; a namespace is the one mutable object,
+// and the interpreter owns those. Inside the engine an error is a thrown Failure; ChatTemplate
+// turns it into a Result.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/json/value.hpp>
-
 #include "base/result.h"
 
 namespace vllm::text::jinja {
@@ -23,7 +24,8 @@ namespace vllm::text::jinja {
 class Interpreter;
 class Value;
 
-// Thrown inside the engine only. `type` is Python's name of it: UndefinedError, TypeError, TemplateError, ...
+// Thrown inside the engine only. `type` is Python's name of it: UndefinedError, TypeError,
+// TemplateError, ...
 struct Failure {
   std::string type;
   std::string message;
@@ -32,10 +34,10 @@ struct Failure {
 };
 [[noreturn]] void Fail(std::string type, std::string message);
 
-// What one rendering may use. A step is about one expression or 64 bytes looked at; bytes count everything ever built
-// in the rendering, so they bound memory from above.
+// What one rendering may use. A step is about one expression or 64 bytes looked at; bytes count
+// everything ever built in the rendering, so they bound memory from above.
 struct Budget {
-  uint64_t steps = 5'000'000;           // about half a second
+  uint64_t steps = 5'000'000;  // about half a second
   uint64_t bytes = uint64_t{256} << 20;
   size_t string_bytes = size_t{64} << 20;  // of one string
   size_t stack_bytes = size_t{1} << 20;    // of the thread's stack, below stack_base
@@ -60,14 +62,28 @@ struct Budget {
 
 enum class Kind : uint8_t {
   kMissing,  // no value at all: an argument not given, a name not bound
-  kUndefined, kNone, kBool, kInt, kBigInt, kFloat, kString,
-  kList, kTuple, kRange, kView, kGenerator,  // objects of class Seq
-  kDict, kNamespace, kFunction, kLoop,
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kBigInt,
+  kFloat,
+  kString,
+  kList,
+  kTuple,
+  kRange,
+  kView,
+  kGenerator,  // objects of class Seq
+  kDict,
+  kNamespace,
+  kFunction,
+  kLoop,
 };
 
 struct Object {
   virtual ~Object() = default;
-  int depth = 0;  // of what it holds; bounded, so that freeing and printing cannot exhaust the stack
+  int depth =
+      0;  // of what it holds; bounded, so that freeing and printing cannot exhaust the stack
 };
 
 // Bytes [begin, end) of a string that came out of the request; sorted, disjoint, not touching.
@@ -82,7 +98,8 @@ struct Str : Object {
   bool markup = false;  // result of |safe or |escape: + escapes what is joined to it
 
   bool AllRequest() const {
-    return request.size() == 1 && request[0].begin == 0 && request[0].end == text.size() && !text.empty();
+    return request.size() == 1 && request[0].begin == 0 && request[0].end == text.size() &&
+           !text.empty();
   }
 };
 
@@ -109,7 +126,9 @@ class Value {
   }
   static Value String(std::string text, bool request = false);
   static Value Of(std::shared_ptr<const Str> s) { return Value(Kind::kString, std::move(s)); }
-  static Value Object(Kind kind, std::shared_ptr<const jinja::Object> o) { return Value(kind, std::move(o)); }
+  static Value Object(Kind kind, std::shared_ptr<const jinja::Object> o) {
+    return Value(kind, std::move(o));
+  }
 
   Kind kind() const { return kind_; }
   bool Is(Kind k) const { return kind_ == k; }
@@ -117,7 +136,9 @@ class Value {
   bool undefined() const { return kind_ == Kind::kUndefined; }
   bool none() const { return kind_ == Kind::kNone; }
   bool string() const { return kind_ == Kind::kString; }
-  bool integer() const { return kind_ == Kind::kInt || kind_ == Kind::kBigInt || kind_ == Kind::kBool; }
+  bool integer() const {
+    return kind_ == Kind::kInt || kind_ == Kind::kBigInt || kind_ == Kind::kBool;
+  }
   bool number() const { return integer() || kind_ == Kind::kFloat; }
   bool sequence() const { return kind_ >= Kind::kList && kind_ <= Kind::kGenerator; }
 
@@ -125,11 +146,13 @@ class Value {
   bool bool_value() const { return int_ != 0; }
   int64_t int_value() const { return int_; }
   double float_value() const { return float_; }
-  __int128 wide() const;  // integer()
+  __int128 wide() const;    // integer()
   double AsDouble() const;  // number()
   const Str& str() const { return *static_cast<const Str*>(object_.get()); }
   std::string_view text() const { return str().text; }
-  std::shared_ptr<const Str> shared_str() const { return std::static_pointer_cast<const Str>(object_); }
+  std::shared_ptr<const Str> shared_str() const {
+    return std::static_pointer_cast<const Str>(object_);
+  }
   template <typename T>
   const T& as() const {
     return *static_cast<const T*>(object_.get());
@@ -161,7 +184,7 @@ struct BigInt : Object {
 
 struct Seq : Object {
   std::vector<Value> items;
-  std::string repr;              // ranges: all of it; views: what stands before the list
+  std::string repr;               // ranges: all of it; views: what stands before the list
   mutable bool consumed = false;  // generators give their items once
 };
 
@@ -222,11 +245,12 @@ Value FromJson(const boost::json::value& v, bool request, Budget& budget);
 // Python's views of a value.
 bool Truthy(const Value& v);
 bool Equal(const Value& a, const Value& b);
-bool Less(const Value& a, const Value& b, std::string_view op = "<");  // TypeError where Python has no order
+bool Less(const Value& a, const Value& b,
+          std::string_view op = "<");  // TypeError where Python has no order
 bool Contains(const Value& container, const Value& item, Budget& budget);
 bool Hashable(const Value& v);
-const char* TypeName(const Value& v);          // "str", "dict", ...
-std::string ObjectRepr(const Value& v);        // "dict object", as in jinja's messages
+const char* TypeName(const Value& v);              // "str", "dict", ...
+std::string ObjectRepr(const Value& v);            // "dict object", as in jinja's messages
 void AppendStr(const Value& v, StrBuilder& out);   // str(v)
 void AppendRepr(const Value& v, StrBuilder& out);  // repr(v)
 Value ToStr(const Value& v, Budget& budget);
@@ -234,7 +258,8 @@ std::string FloatRepr(double d);
 std::string IntText(__int128 i);
 [[noreturn]] void FailUndefined(const Value& v);
 
-// The items that iteration gives: of strings their characters, of dicts their keys. TypeError for others.
+// The items that iteration gives: of strings their characters, of dicts their keys. TypeError for
+// others.
 std::shared_ptr<const Seq> Items(const Value& v, Budget& budget);
 bool Iterable(const Value& v);
 int64_t Length(const Value& v);  // len(v); TypeError where there is none

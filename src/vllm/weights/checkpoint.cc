@@ -32,19 +32,24 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 // Tensors in mapped files.
 class MappedCheckpoint : public Checkpoint {
  public:
   Result<std::span<const std::byte>> Data(const std::string& name) const override {
     const TensorInfo* info = Find(name);
-    if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
+    if (info == nullptr)
+      return Error{Code::kNotFound,
+                   fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
     return maps_[static_cast<size_t>(info->file)].bytes().subspan(info->offset, info->bytes);
   }
   void DropPages(const std::string& name) const override {
     const TensorInfo* info = Find(name);
-    if (info != nullptr) maps_[static_cast<size_t>(info->file)].DropPages(info->offset, info->bytes);
+    if (info != nullptr)
+      maps_[static_cast<size_t>(info->file)].DropPages(info->offset, info->bytes);
   }
 
  protected:
@@ -90,23 +95,36 @@ class GgufCheckpoint final : public MappedCheckpoint {
     const bool more = part.data_end + 4 <= bytes.size();
     const bool gguf_follows = more && std::memcmp(bytes.data() + part.data_end, "GGUF", 4) == 0;
     if (gguf_follows || (more && split->count > 1)) {
-      const std::string which = split->count > 1 ? fmt::format("part {} of {}", split->no + 1, split->count) : "a GGUF file";
-      return Error{Code::kCorrupt, fmt::format("this is {} with data after it; parts must not be joined with cat: keep them as "
-                                               "files of their own", which)};
+      const std::string which = split->count > 1
+                                    ? fmt::format("part {} of {}", split->no + 1, split->count)
+                                    : "a GGUF file";
+      return Error{
+          Code::kCorrupt,
+          fmt::format(
+              "this is {} with data after it; parts must not be joined with cat: keep them as "
+              "files of their own",
+              which)};
     }
     if (split->count == 1 && count == 1) return {};
     if (split->count == 1) {
-      return Error{Code::kCorrupt, fmt::format("its name says part {} of {}, but it is a whole model or has lost its split.* keys", index + 1, count)};
+      return Error{
+          Code::kCorrupt,
+          fmt::format(
+              "its name says part {} of {}, but it is a whole model or has lost its split.* keys",
+              index + 1, count)};
     }
     if (count == 1) {
       return Error{Code::kInvalidArgument,
-                   fmt::format("this is part {} of {}, but its name doesn't end in -{:05}-of-{:05}.gguf, so the other parts can't "
+                   fmt::format("this is part {} of {}, but its name doesn't end in "
+                               "-{:05}-of-{:05}.gguf, so the other parts can't "
                                "be found; give all parts their names back",
                                split->no + 1, split->count, split->no + 1, split->count)};
     }
     if (split->no != static_cast<int64_t>(index) || split->count != static_cast<int64_t>(count)) {
-      return Error{Code::kCorrupt, fmt::format("out of order: its name says part {} of {}, its metadata part {} of {}", index + 1, count,
-                                               split->no + 1, split->count)};
+      return Error{
+          Code::kCorrupt,
+          fmt::format("out of order: its name says part {} of {}, its metadata part {} of {}",
+                      index + 1, count, split->no + 1, split->count)};
     }
     return {};
   }
@@ -117,8 +135,9 @@ class GgufCheckpoint final : public MappedCheckpoint {
     int64_t total = 0;
     for (const GgufFile& part : parts_) total += static_cast<int64_t>(part.tensors.size());
     if (split->count > 1 && split->tensors >= 0 && split->tensors != total) {
-      return Error{Code::kCorrupt, fmt::format("{}: split.tensors.count is {}, but the {} parts hold {}", files_[0], split->tensors,
-                                               split->count, total)};
+      return Error{Code::kCorrupt,
+                   fmt::format("{}: split.tensors.count is {}, but the {} parts hold {}", files_[0],
+                               split->tensors, split->count, total)};
     }
     return {};
   }
@@ -128,7 +147,8 @@ class GgufCheckpoint final : public MappedCheckpoint {
     for (size_t i = 0; i < parts_.size(); ++i) {
       for (const GgufTensor& t : parts_[i].tensors) {
         if (!by_name.emplace(t.name, &t).second) {
-          return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' is in another part too", files_[i], Printable(t.name))};
+          return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' is in another part too",
+                                                   files_[i], Printable(t.name))};
         }
       }
     }
@@ -153,10 +173,13 @@ class GgufCheckpoint final : public MappedCheckpoint {
   }
 
   Status ReadRopeFrequencies(const GgufTensor& t, size_t file) {
-    const int64_t pairs = static_cast<int64_t>(static_cast<double>(config_.head_dim) * config_.rope.partial_rotary_factor) / 2;
+    const int64_t pairs = static_cast<int64_t>(static_cast<double>(config_.head_dim) *
+                                               config_.rope.partial_rotary_factor) /
+                          2;
     if (t.dtype != vt::ir::DType::kF32 || t.shape != std::vector<int64_t>{pairs}) {
-      return Error{Code::kCorrupt, fmt::format("tensor 'rope_freqs.weight' must be f32 {}, not {} {}", ShapeText({pairs}),
-                                               vt::ir::Name(t.dtype), ShapeText(t.shape))};
+      return Error{Code::kCorrupt,
+                   fmt::format("tensor 'rope_freqs.weight' must be f32 {}, not {} {}",
+                               ShapeText({pairs}), vt::ir::Name(t.dtype), ShapeText(t.shape))};
     }
     std::vector<float> factors(static_cast<size_t>(pairs));
     std::memcpy(factors.data(), maps_[file].bytes().data() + t.offset, t.bytes);
@@ -189,9 +212,14 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
       if (base::EndsWith(name, ".safetensors")) found.push_back(name);
     }
     if (found.size() == 1) return AddFile(folder + "/" + found[0], nullptr);
-    if (found.empty()) return Error{Code::kNotFound, fmt::format("{}: no *.safetensors file in this folder", folder)};
-    return Error{Code::kNotFound, fmt::format("{}: model.safetensors.index.json is missing, so it isn't known which of {} "
-                                              "*.safetensors files belong to the model", folder, found.size())};
+    if (found.empty())
+      return Error{Code::kNotFound,
+                   fmt::format("{}: no *.safetensors file in this folder", folder)};
+    return Error{
+        Code::kNotFound,
+        fmt::format("{}: model.safetensors.index.json is missing, so it isn't known which of {} "
+                    "*.safetensors files belong to the model",
+                    folder, found.size())};
   }
 
  private:
@@ -208,14 +236,16 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
     for (const std::string& shard : shards) {
       const std::string path = directory_ + "/" + shard;
       if (!base::os::FileExists(path)) {
-        return Error{Code::kNotFound, fmt::format("{}: shard {} is missing", index_path, Printable(shard))};
+        return Error{Code::kNotFound,
+                     fmt::format("{}: shard {} is missing", index_path, Printable(shard))};
       }
       const Status status = AddFile(path, &*index);
       if (!status) return status;
     }
     for (const auto& [tensor, file] : *index) {
       if (!seen_.contains(tensor)) {
-        return Error{Code::kNotFound, fmt::format("{}: tensor '{}' should be in {}, but isn't", index_path, Printable(tensor), file)};
+        return Error{Code::kNotFound, fmt::format("{}: tensor '{}' should be in {}, but isn't",
+                                                  index_path, Printable(tensor), file)};
       }
     }
     return {};
@@ -233,8 +263,11 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
       if (index != nullptr) {
         const auto it = index->find(t.name);
         if (it == index->end() || it->second != base_name) {
-          return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' isn't listed for this file in model.safetensors.index.json", path,
-                                                   Printable(t.name))};
+          return Error{
+              Code::kCorrupt,
+              fmt::format(
+                  "{}: tensor '{}' isn't listed for this file in model.safetensors.index.json",
+                  path, Printable(t.name))};
         }
         seen_.insert(t.name);
       }
@@ -242,7 +275,9 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
       if (!name) continue;
       TensorInfo info{t.dtype, std::move(t.shape), file, t.offset, t.bytes};
       if (!tensors_.emplace(*name, std::move(info)).second) {
-        return Error{Code::kCorrupt, fmt::format("{}: tensor '{}' is there twice under different prefixes", path, Printable(*name))};
+        return Error{Code::kCorrupt,
+                     fmt::format("{}: tensor '{}' is there twice under different prefixes", path,
+                                 Printable(*name))};
       }
     }
     return {};
@@ -251,12 +286,15 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
   std::set<std::string> seen_;  // names in shards, as in the index
 };
 
-// Random weights. Bytes are made when they are asked for, so a model larger than memory can be measured shard by shard.
+// Random weights. Bytes are made when they are asked for, so a model larger than memory can be
+// measured shard by shard.
 class DummyCheckpoint final : public Checkpoint {
  public:
   Status Load(const std::string& path, const OpenOptions& options) {
     if (base::EndsWith(path, ".gguf")) {
-      return Error{Code::kInvalidArgument, path + ": random weights (--load-format dummy) need a config.json or its folder, not a GGUF"};
+      return Error{Code::kInvalidArgument, path +
+                                               ": random weights (--load-format dummy) need a "
+                                               "config.json or its folder, not a GGUF"};
     }
     directory_ = base::os::IsDirectory(path) ? path : FolderOf(path);
     seed_ = options.seed;
@@ -269,7 +307,8 @@ class DummyCheckpoint final : public Checkpoint {
       mix_ = *mix;
     }
     std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(config_);
-    model_ = {config_.num_hidden_layers, config_.num_heads / config_.num_kv_heads, !expected.contains("lm_head.weight")};
+    model_ = {config_.num_hidden_layers, config_.num_heads / config_.num_kv_heads,
+              !expected.contains("lm_head.weight")};
     for (const auto& [name, shape] : expected) {
       const Result<TensorInfo> made = Want(name, shape);
       if (!made) return made.error();
@@ -282,12 +321,16 @@ class DummyCheckpoint final : public Checkpoint {
     TensorInfo info;
     info.shape = shape;
     info.dtype = config_.dtype;
-    // A name that GGUF doesn't know is no matrix that a mix has a rule for: the plain rule by shape.
-    if (mix_) info.dtype = mix_->Choose(model_, GgufFromHf(config_.family, name).value_or(name), shape);
+    // A name that GGUF doesn't know is no matrix that a mix has a rule for: the plain rule by
+    // shape.
+    if (mix_)
+      info.dtype = mix_->Choose(model_, GgufFromHf(config_.family, name).value_or(name), shape);
     int64_t elements = 1;
     for (const int64_t d : shape) {
-      if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t{1} << 48)) {
-        return Error{Code::kInvalidArgument, fmt::format("tensor '{}': a shape of {} is too large", Printable(name), ShapeText(shape))};
+      if (d < 0 || __builtin_mul_overflow(elements, d, &elements) ||
+          elements > (int64_t{1} << 48)) {
+        return Error{Code::kInvalidArgument, fmt::format("tensor '{}': a shape of {} is too large",
+                                                         Printable(name), ShapeText(shape))};
       }
     }
     info.bytes = static_cast<uint64_t>(vt::ir::Bytes(info.dtype, elements));
@@ -297,7 +340,8 @@ class DummyCheckpoint final : public Checkpoint {
 
   Result<std::span<const std::byte>> Data(const std::string& name) const override {
     const TensorInfo* info = Find(name);
-    if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
+    if (info == nullptr)
+      return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
     const std::lock_guard lock(mutex_);
     auto [it, fresh] = made_.try_emplace(name);
     if (fresh) {
@@ -339,36 +383,48 @@ const TensorInfo* Checkpoint::Find(const std::string& name) const {
 
 Result<TensorInfo> Checkpoint::Want(const std::string& name, const std::vector<int64_t>& shape) {
   const TensorInfo* info = Find(name);
-  if (info == nullptr) return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
+  if (info == nullptr)
+    return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
   if (info->shape != shape) {
-    return Error{Code::kCorrupt, fmt::format("tensor '{}' has shape {}, the configuration asks for {}", Printable(name),
-                                             ShapeText(info->shape), ShapeText(shape))};
+    return Error{Code::kCorrupt,
+                 fmt::format("tensor '{}' has shape {}, the configuration asks for {}",
+                             Printable(name), ShapeText(info->shape), ShapeText(shape))};
   }
   return *info;
 }
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& given, const OpenOptions& options) {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& given,
+                                                     const OpenOptions& options) {
   std::string path = given;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.empty()) return Error{Code::kInvalidArgument, "the model's path is empty"};
   if (options.dummy) return Load<DummyCheckpoint>(path, options);
   if (!options.quantization.empty()) {
-    return Error{Code::kInvalidArgument, "--quantization is for random weights (--load-format dummy); stored weights are used as they are"};
+    return Error{Code::kInvalidArgument,
+                 "--quantization is for random weights (--load-format dummy); stored weights are "
+                 "used as they are"};
   }
   if (!base::os::IsDirectory(path)) {
-    if (!base::os::FileExists(path)) return Error{Code::kNotFound, path + ": no such file or folder"};
-    const bool folder_of = base::EndsWith(path, ".safetensors") || base::EndsWith(path, "/config.json") || path == "config.json";
+    if (!base::os::FileExists(path))
+      return Error{Code::kNotFound, path + ": no such file or folder"};
+    const bool folder_of = base::EndsWith(path, ".safetensors") ||
+                           base::EndsWith(path, "/config.json") || path == "config.json";
     return folder_of ? Load<SafetensorsCheckpoint>(FolderOf(path)) : Load<GgufCheckpoint>(path);
   }
   const Result<std::vector<std::string>> names = base::os::ListDirectory(path);
   if (!names) return names.error();
   const auto any = [&](std::string_view suffix) {
-    return std::any_of(names->begin(), names->end(), [&](const std::string& n) { return base::EndsWith(n, suffix); });
+    return std::any_of(names->begin(), names->end(),
+                       [&](const std::string& n) { return base::EndsWith(n, suffix); });
   };
-  if (any(".safetensors") || any(".safetensors.index.json")) return Load<SafetensorsCheckpoint>(path);
+  if (any(".safetensors") || any(".safetensors.index.json"))
+    return Load<SafetensorsCheckpoint>(path);
   if (any(".gguf")) return Load<GgufCheckpoint>(path);
-  return Error{Code::kNotFound, fmt::format("{}: neither *.safetensors nor *.gguf in this folder{}", path,
-                                            any("config.json") ? "; --load-format dummy makes random weights for its config.json" : "")};
+  return Error{Code::kNotFound,
+               fmt::format("{}: neither *.safetensors nor *.gguf in this folder{}", path,
+                           any("config.json")
+                               ? "; --load-format dummy makes random weights for its config.json"
+                               : "")};
 }
 
 }  // namespace vllm::weights

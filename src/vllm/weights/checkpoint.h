@@ -1,8 +1,10 @@
-// One model's weights and configuration, whatever they are stored in: GGUF (whole or split), safetensors (single or
-// sharded), or nothing (random weights for a config.json). Parsing only: nothing is unpacked or converted here.
+// One model's weights and configuration, whatever they are stored in: GGUF (whole or split),
+// safetensors (single or sharded), or nothing (random weights for a config.json). Parsing only:
+// nothing is unpacked or converted here.
 //
 //   auto checkpoint = Checkpoint::Open("SmolLM2.gguf", {});
-//   for (const auto& [name, info] : (*checkpoint)->tensors()) { auto bytes = (*checkpoint)->Data(name); ... DropPages(name); }
+//   for (const auto& [name, info] : (*checkpoint)->tensors()) { auto bytes =
+//   (*checkpoint)->Data(name); ... DropPages(name); }
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,10 @@ namespace vllm::weights {
 class GgufMetadata;
 
 struct OpenOptions {
-  bool dummy = false;        // --load-format dummy: random weights; the path is a config.json or its folder
-  std::string quantization;  // of dummy weights: a llama.cpp mix such as "Q4_K_M"; empty: the configuration's dtype
+  bool dummy =
+      false;  // --load-format dummy: random weights; the path is a config.json or its folder
+  std::string quantization;  // of dummy weights: a llama.cpp mix such as "Q4_K_M"; empty: the
+                             // configuration's dtype
   uint64_t seed = 0;         // of dummy weights
 };
 
@@ -38,34 +42,39 @@ struct TensorInfo {
 // After Open, const methods are thread-safe.
 class Checkpoint {
  public:
-  // `path`: a .gguf (of a split model: any part), a folder with one GGUF model, or a folder with config.json and
+  // `path`: a .gguf (of a split model: any part), a folder with one GGUF model, or a folder with
+  // config.json and
   // *.safetensors. Errors are one sentence that names file and field.
-  static base::Result<std::unique_ptr<Checkpoint>> Open(const std::string& path, const OpenOptions& options);
+  static base::Result<std::unique_ptr<Checkpoint>> Open(const std::string& path,
+                                                        const OpenOptions& options);
   virtual ~Checkpoint() = default;
 
   const Config& config() const { return config_; }
 
-  // By canonical name (see name_map.h). Tensors of a GGUF that have no canonical name keep the file's.
-  // GGUF's rope_freqs.weight is not here: it's in config().rope.
+  // By canonical name (see name_map.h). Tensors of a GGUF that have no canonical name keep the
+  // file's. GGUF's rope_freqs.weight is not here: it's in config().rope.
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* Find(const std::string& name) const;
 
-  // The tensor of that name, which must have that shape. Random weights: declares the tensor if it's new, so this is not
-  // thread-safe there. Errors: kNotFound, kCorrupt for another shape.
+  // The tensor of that name, which must have that shape. Random weights: declares the tensor if
+  // it's new, so this is not thread-safe there. Errors: kNotFound, kCorrupt for another shape.
   virtual base::Result<TensorInfo> Want(const std::string& name, const std::vector<int64_t>& shape);
 
-  // A tensor's bytes. Files: a view of the map, valid as long as the checkpoint. Random weights: made by the first call
-  // and valid until DropPages. Plain types are aligned to their size only where the file aligns them: safetensors may
-  // not. Errors: kNotFound.
+  // A tensor's bytes. Files: a view of the map, valid as long as the checkpoint. Random weights:
+  // made by the first call and valid until DropPages. Plain types are aligned to their size only
+  // where the file aligns them: safetensors may not. Errors: kNotFound.
   virtual base::Result<std::span<const std::byte>> Data(const std::string& name) const = 0;
 
-  // The tensor's bytes are not needed for now: gives memory back. A later Data() brings the same bytes.
+  // The tensor's bytes are not needed for now: gives memory back. A later Data() brings the same
+  // bytes.
   virtual void DropPages(const std::string& name) const = 0;
 
   bool is_gguf() const { return gguf() != nullptr; }
-  virtual const GgufMetadata* gguf() const { return nullptr; }  // null unless is_gguf()
+  virtual const GgufMetadata* gguf() const { return nullptr; }      // null unless is_gguf()
   const std::vector<std::string>& files() const { return files_; }  // paths
-  const std::string& directory() const { return directory_; }       // where tokenizer.json and the like would be
+  const std::string& directory() const {
+    return directory_;
+  }  // where tokenizer.json and the like would be
 
  protected:
   Config config_;

@@ -1,8 +1,8 @@
 #include "vllm/weights/checkpoint.h"
 
-#include <filesystem>
-
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "vllm/weights/gguf.h"
 #include "vllm/weights/test_files.h"
@@ -17,13 +17,17 @@ std::string Refusal(const std::string& path, const OpenOptions& options = {}) {
   const auto r = Checkpoint::Open(path, options);
   return r ? "" : r.error().message;
 }
-void ExpectRefused(const std::string& path, std::initializer_list<std::string> parts, const OpenOptions& options = {}) {
+void ExpectRefused(const std::string& path, std::initializer_list<std::string> parts,
+                   const OpenOptions& options = {}) {
   const std::string message = Refusal(path, options);
-  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' lacks '" << part << "'";
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos)
+        << "'" << message << "' lacks '" << part << "'";
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
-constexpr const char* kConfig = R"({"architectures":["LlamaForCausalLM"],"vocab_size":32,"hidden_size":256,"intermediate_size":512,
+constexpr const char* kConfig =
+    R"({"architectures":["LlamaForCausalLM"],"vocab_size":32,"hidden_size":256,"intermediate_size":512,
   "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":1,"torch_dtype":"float16","tie_word_embeddings":true})";
 
 // Parts of TinyLlamaGguf as split files.
@@ -59,7 +63,8 @@ TEST(GgufCheckpoint, GivesCanonicalNamesAndBytes) {
   EXPECT_EQ((*c)->tensors().size(), 20u);
   EXPECT_EQ((*c)->Data("model.layers.1.mlp.down_proj.weight")->size(), 16u * 8 * 4);
   (*c)->DropPages("model.layers.1.mlp.down_proj.weight");
-  EXPECT_EQ((*c)->Find("model.layers.1.mlp.down_proj.weight")->shape, (std::vector<int64_t>{8, 16}));
+  EXPECT_EQ((*c)->Find("model.layers.1.mlp.down_proj.weight")->shape,
+            (std::vector<int64_t>{8, 16}));
   EXPECT_FALSE((*c)->Data("lm_head.weight"));
   EXPECT_FALSE((*c)->Want("model.norm.weight", {9}));
   EXPECT_TRUE((*c)->Want("model.norm.weight", {8}));
@@ -82,7 +87,8 @@ TEST(GgufCheckpoint, AnyPartOrTheFolderOpensASplitModel) {
   const TemporaryFolder folder;
   const std::vector<std::string> parts = SplitFiles(3);
   for (int i = 0; i < 3; ++i) folder.Write(PartName(i), parts[static_cast<size_t>(i)]);
-  for (const std::string& path : {folder.Path(), folder.Path() + "/", folder.Path(PartName(0)), folder.Path(PartName(2))}) {
+  for (const std::string& path :
+       {folder.Path(), folder.Path() + "/", folder.Path(PartName(0)), folder.Path(PartName(2))}) {
     const auto c = Checkpoint::Open(path, {});
     ASSERT_TRUE(c) << c.error().message;
     EXPECT_EQ((*c)->tensors().size(), 20u);
@@ -93,15 +99,18 @@ TEST(GgufCheckpoint, AnyPartOrTheFolderOpensASplitModel) {
 TEST(GgufCheckpoint, BrokenSplitsNameThePart) {
   const TemporaryFolder folder;
   const std::vector<std::string> parts = SplitFiles(3);
-  ExpectRefused(folder.Write("cat.gguf", parts[0] + parts[1] + parts[2]), {"cat.gguf", "this is part 1 of 3 with data after it"});
+  ExpectRefused(folder.Write("cat.gguf", parts[0] + parts[1] + parts[2]),
+                {"cat.gguf", "this is part 1 of 3 with data after it"});
   folder.Write("missing/" + PartName(0), parts[0]);
   folder.Write("missing/" + PartName(2), parts[2]);
   ExpectRefused(folder.Path("missing/" + PartName(0)), {"part 2 of 3 is missing"});
-  for (int i = 0; i < 3; ++i) folder.Write("swapped/" + PartName(i == 0 ? 0 : 3 - i), parts[static_cast<size_t>(i)]);
+  for (int i = 0; i < 3; ++i)
+    folder.Write("swapped/" + PartName(i == 0 ? 0 : 3 - i), parts[static_cast<size_t>(i)]);
   ExpectRefused(folder.Path("swapped"), {"out of order", "part 2 of 3", "part 3 of 3"});
   folder.Write("renamed/part0.gguf", parts[0]);
   ExpectRefused(folder.Path("renamed"), {"part0.gguf", "part 1 of 3", "-00001-of-00003.gguf"});
-  for (int i = 0; i < 3; ++i) folder.Write("twice/" + PartName(i), i == 2 ? SplitFiles(3)[1] : parts[static_cast<size_t>(i)]);
+  for (int i = 0; i < 3; ++i)
+    folder.Write("twice/" + PartName(i), i == 2 ? SplitFiles(3)[1] : parts[static_cast<size_t>(i)]);
   ExpectRefused(folder.Path("twice"), {"out of order"});
 }
 
@@ -124,8 +133,12 @@ TEST(Checkpoint, WrongPathsAreOneSentence) {
 TEST(SafetensorsCheckpoint, SingleFile) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("model.safetensors", SafetensorsFile(R"({"language_model.model.norm.weight":{"dtype":"F32","shape":[256],"data_offsets":[0,1024]},
-    "vision_tower.x":{"dtype":"F16","shape":[2],"data_offsets":[1024,1028]}})", 1028));
+  folder.Write(
+      "model.safetensors",
+      SafetensorsFile(
+          R"({"language_model.model.norm.weight":{"dtype":"F32","shape":[256],"data_offsets":[0,1024]},
+    "vision_tower.x":{"dtype":"F16","shape":[2],"data_offsets":[1024,1028]}})",
+          1028));
   const auto c = Checkpoint::Open(folder.Path(), {});
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_FALSE((*c)->is_gguf());
@@ -137,9 +150,11 @@ TEST(SafetensorsCheckpoint, ShardsFollowTheIndex) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
   const auto shard = [](const std::string& name) {
-    return SafetensorsFile("{\"" + name + R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
+    return SafetensorsFile("{\"" + name + R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                           8);
   };
-  folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})");
+  folder.Write("model.safetensors.index.json",
+               R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})");
   folder.Write("m-1.safetensors", shard("a"));
   ExpectRefused(folder.Path(), {"index.json", "m-2.safetensors is missing"});
   folder.Write("m-2.safetensors", shard("c"));

@@ -1,17 +1,16 @@
 // A model's configuration in one shape, whether it came from config.json or from GGUF metadata.
 //
-// Options that change the mathematics and are not implemented are refused by name (see config_json.cc for the rule), so
-// that whoever reads a Config may trust it. Sizes are checked: positive, and so small that the product of any two fits in
-// 64 bits many times over.
+// Options that change the mathematics and are not implemented are refused by name (see
+// config_json.cc for the rule), so that whoever reads a Config may trust it. Sizes are checked:
+// positive, and so small that the product of any two fits in 64 bits many times over.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <boost/json/object.hpp>
 
 #include "base/result.h"
 #include "vt/ir/dtype.h"
@@ -25,17 +24,18 @@ struct Rope {
   std::string type = "default";  // default, linear, dynamic, llama3, yarn
   double theta = 10000;
   double factor = 1;
-  double low_freq_factor = 1;   // llama3
-  double high_freq_factor = 4;  // llama3
+  double low_freq_factor = 1;                    // llama3
+  double high_freq_factor = 4;                   // llama3
   int64_t original_max_position_embeddings = 0;  // never 0 for dynamic, llama3, yarn
-  double attention_factor = 0;  // yarn; 0: derived from factor (and the mscales)
-  double beta_fast = 32;        // yarn
-  double beta_slow = 1;         // yarn
-  double mscale = 0;            // yarn; 0: not given
-  double mscale_all_dim = 0;    // yarn; 0: not given
-  bool truncate = true;         // yarn: the ramp's ends are rounded to whole pairs
-  double partial_rotary_factor = 1;  // rotary dimensions / head_dim
-  // GGUF's rope_freqs.weight (Llama 3 scaling worked out by the converter): divides frequency i by [i]. Usually empty.
+  double attention_factor = 0;                   // yarn; 0: derived from factor (and the mscales)
+  double beta_fast = 32;                         // yarn
+  double beta_slow = 1;                          // yarn
+  double mscale = 0;                             // yarn; 0: not given
+  double mscale_all_dim = 0;                     // yarn; 0: not given
+  bool truncate = true;                          // yarn: the ramp's ends are rounded to whole pairs
+  double partial_rotary_factor = 1;              // rotary dimensions / head_dim
+  // GGUF's rope_freqs.weight (Llama 3 scaling worked out by the converter): divides frequency i by
+  // [i]. Usually empty.
   std::vector<float> frequency_factors;
 };
 
@@ -57,12 +57,14 @@ struct Config {
   float rms_norm_eps = 1e-6f;
   std::string hidden_act = "silu";
   std::optional<bool> tie_word_embeddings;  // absent: tied where the checkpoint has no lm_head
-  bool attention_bias = false;  // on q, k, v and o (Qwen 2 always has biases on q, k and v; it isn't said here)
+  bool attention_bias =
+      false;  // on q, k, v and o (Qwen 2 always has biases on q, k and v; it isn't said here)
   bool mlp_bias = false;
 
   Rope rope;        // of layers with full attention, and of all layers in families with one rope
   Rope rope_local;  // of sliding layers; differs from `rope` for Gemma 3
-  bool rope_interleaved = false;  // pairs (2i, 2i+1) instead of (i, i + dim / 2): GGUF's llama architecture
+  bool rope_interleaved =
+      false;  // pairs (2i, 2i+1) instead of (i, i + dim / 2): GGUF's llama architecture
 
   int64_t sliding_window = 0;          // tokens, the query's own included; 0: none
   std::vector<LayerType> layer_types;  // one a layer
@@ -72,19 +74,25 @@ struct Config {
 
   float attn_logit_softcapping = 0;   // 0: none
   float final_logit_softcapping = 0;  // 0: none
-  double query_pre_attn_scalar = 0;   // scores are scaled by 1 / sqrt of this; head_dim where a family has none
-  float norm_weight_offset = 0;       // 1 for Gemma in safetensors; GGUF's converter has added it already
+  double query_pre_attn_scalar =
+      0;  // scores are scaled by 1 / sqrt of this; head_dim where a family has none
+  float norm_weight_offset =
+      0;  // 1 for Gemma in safetensors; GGUF's converter has added it already
 
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // config.json's and generation_config.json's
-  vt::ir::DType dtype = vt::ir::DType::kF32;  // torch_dtype; for GGUF that of most matrices is in the tensors
+  vt::ir::DType dtype =
+      vt::ir::DType::kF32;  // torch_dtype; for GGUF that of most matrices is in the tensors
 
-  boost::json::object raw;  // the text part of config.json, for what a family needs beyond this; empty for GGUF
+  boost::json::object
+      raw;  // the text part of config.json, for what a family needs beyond this; empty for GGUF
 };
 
 // From a parsed config.json. `generation` is generation_config.json's object or null.
-// Errors name the field: kCorrupt for wrong types and impossible sizes, kUnsupported for what isn't implemented.
-base::Result<Config> ConfigFromJson(const boost::json::value& config, const boost::json::value& generation);
+// Errors name the field: kCorrupt for wrong types and impossible sizes, kUnsupported for what isn't
+// implemented.
+base::Result<Config> ConfigFromJson(const boost::json::value& config,
+                                    const boost::json::value& generation);
 
 // From a directory's config.json and generation_config.json (optional). Errors name the file.
 base::Result<Config> ConfigFromDirectory(const std::string& directory);

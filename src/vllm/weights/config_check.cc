@@ -14,10 +14,13 @@ using base::Status;
 
 bool SoundsLikeMathematics(std::string_view option) {
   constexpr std::array<std::string_view, 18> kWords = {
-      "rope", "rotary", "scale", "scaling", "softcap", "multiplier", "norm", "act", "expert", "moe_", "window", "bias",
-      "clip", "qk_", "temperature_tuning", "bidirectional", "layer_types", "alibi"};
-  return std::any_of(kWords.begin(), kWords.end(),
-                     [&](std::string_view word) { return option.find(word) != std::string_view::npos; });
+      "rope",          "rotary",      "scale", "scaling", "softcap",
+      "multiplier",    "norm",        "act",   "expert",  "moe_",
+      "window",        "bias",        "clip",  "qk_",     "temperature_tuning",
+      "bidirectional", "layer_types", "alibi"};
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return option.find(word) != std::string_view::npos;
+  });
 }
 
 Status CheckConfig(const Config& c) {
@@ -26,45 +29,58 @@ Status CheckConfig(const Config& c) {
     int64_t value, most;
   };
   // Each limit is several times the largest published model's.
-  const std::array<Bound, 8> bounds = {{{"hidden_size", c.hidden_size, 1 << 18},
-                                        {"intermediate_size", c.intermediate_size, 1 << 20},
-                                        {"num_hidden_layers", c.num_hidden_layers, 1 << 12},
-                                        {"num_attention_heads", c.num_heads, 1 << 12},
-                                        {"num_key_value_heads", c.num_kv_heads, 1 << 12},
-                                        {"head_dim", c.head_dim, 1 << 12},
-                                        {"vocab_size", c.vocab_size, 1 << 24},
-                                        {"max_position_embeddings", c.max_position_embeddings, 1 << 30}}};
+  const std::array<Bound, 8> bounds = {
+      {{"hidden_size", c.hidden_size, 1 << 18},
+       {"intermediate_size", c.intermediate_size, 1 << 20},
+       {"num_hidden_layers", c.num_hidden_layers, 1 << 12},
+       {"num_attention_heads", c.num_heads, 1 << 12},
+       {"num_key_value_heads", c.num_kv_heads, 1 << 12},
+       {"head_dim", c.head_dim, 1 << 12},
+       {"vocab_size", c.vocab_size, 1 << 24},
+       {"max_position_embeddings", c.max_position_embeddings, 1 << 30}}};
   for (const Bound& b : bounds) {
     if (b.value < 1 || b.value > b.most) {
-      return Error{Code::kCorrupt, fmt::format("{} is {}: it must be from 1 to {}", b.field, b.value, b.most)};
+      return Error{Code::kCorrupt,
+                   fmt::format("{} is {}: it must be from 1 to {}", b.field, b.value, b.most)};
     }
   }
   if (c.num_heads % c.num_kv_heads != 0) {
-    return Error{Code::kCorrupt, fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", c.num_heads,
-                                             c.num_kv_heads)};
+    return Error{Code::kCorrupt,
+                 fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}",
+                             c.num_heads, c.num_kv_heads)};
   }
-  if (c.head_dim % 2 != 0) return Error{Code::kCorrupt, fmt::format("head_dim is {}: it must be even", c.head_dim)};
+  if (c.head_dim % 2 != 0)
+    return Error{Code::kCorrupt, fmt::format("head_dim is {}: it must be even", c.head_dim)};
   if (!(c.rms_norm_eps >= 0) || !std::isfinite(c.rms_norm_eps)) {
     return Error{Code::kCorrupt, fmt::format("rms_norm_eps is {}", c.rms_norm_eps)};
   }
-  constexpr std::array<std::string_view, 6> kActivations = {"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"};
+  constexpr std::array<std::string_view, 6> kActivations = {
+      "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"};
   if (std::find(kActivations.begin(), kActivations.end(), c.hidden_act) == kActivations.end()) {
-    return Error{Code::kUnsupported, fmt::format("hidden_act '{}' is not implemented (these are: {})",
-                                                 base::Printable(c.hidden_act), fmt::join(kActivations, ", "))};
+    return Error{Code::kUnsupported,
+                 fmt::format("hidden_act '{}' is not implemented (these are: {})",
+                             base::Printable(c.hidden_act), fmt::join(kActivations, ", "))};
   }
   if (!std::isfinite(c.query_pre_attn_scalar) || c.query_pre_attn_scalar <= 0) {
-    return Error{Code::kCorrupt, fmt::format("query_pre_attn_scalar is {}", c.query_pre_attn_scalar)};
+    return Error{Code::kCorrupt,
+                 fmt::format("query_pre_attn_scalar is {}", c.query_pre_attn_scalar)};
   }
   for (const auto& [field, cap] : {std::pair{"attn_logit_softcapping", c.attn_logit_softcapping},
                                    {"final_logit_softcapping", c.final_logit_softcapping}}) {
-    if (!std::isfinite(cap) || cap < 0) return Error{Code::kCorrupt, fmt::format("{} is {}", field, cap)};
+    if (!std::isfinite(cap) || cap < 0)
+      return Error{Code::kCorrupt, fmt::format("{} is {}", field, cap)};
   }
   if (static_cast<int64_t>(c.layer_types.size()) != c.num_hidden_layers) {
-    return Error{Code::kCorrupt, fmt::format("layer_types has {} entries for {} layers", c.layer_types.size(), c.num_hidden_layers)};
+    return Error{Code::kCorrupt, fmt::format("layer_types has {} entries for {} layers",
+                                             c.layer_types.size(), c.num_hidden_layers)};
   }
-  const bool slides = std::find(c.layer_types.begin(), c.layer_types.end(), LayerType::kSliding) != c.layer_types.end();
+  const bool slides = std::find(c.layer_types.begin(), c.layer_types.end(), LayerType::kSliding) !=
+                      c.layer_types.end();
   if (c.sliding_window < 0 || (slides && c.sliding_window == 0)) {
-    return Error{Code::kCorrupt, fmt::format("sliding_window is {}: windowed layers need a positive number of tokens", c.sliding_window)};
+    return Error{
+        Code::kCorrupt,
+        fmt::format("sliding_window is {}: windowed layers need a positive number of tokens",
+                    c.sliding_window)};
   }
   return {};
 }

@@ -8,12 +8,14 @@
 
 namespace vllm::weights {
 
-// True for an option's name that, by its wording, changes what is computed: rope, scale, softcap, multiplier, norm, act,
-// expert, window, bias and a few more. A file that sets such an option, unknown to us, to anything but null, false, zero or
-// empty is refused: wrong mathematics gives plausible text. All other unknown options are ignored.
+// True for an option's name that, by its wording, changes what is computed: rope, scale, softcap,
+// multiplier, norm, act, expert, window, bias and a few more. A file that sets such an option,
+// unknown to us, to anything but null, false, zero or empty is refused: wrong mathematics gives
+// plausible text. All other unknown options are ignored.
 bool SoundsLikeMathematics(std::string_view option);
 
-// Sizes in range and fitting together, layer_types one a layer, activation known. Errors name Hugging Face's field.
+// Sizes in range and fitting together, layer_types one a layer, activation known. Errors name
+// Hugging Face's field.
 base::Status CheckConfig(const Config& config);
 
 }  // namespace vllm::weights

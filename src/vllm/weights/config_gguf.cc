@@ -1,5 +1,6 @@
-// GGUF metadata -> Config. Keys are "<architecture>.<name>". What GGUF leaves out is what its converter leaves out:
-// windows alternate as the architecture says, query_pre_attn_scalar follows from the size of the model.
+// GGUF metadata -> Config. Keys are "<architecture>.<name>". What GGUF leaves out is what its
+// converter leaves out: windows alternate as the architecture says, query_pre_attn_scalar follows
+// from the size of the model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,15 +20,30 @@ using base::Printable;
 using base::Result;
 using base::Status;
 
-constexpr std::array<std::string_view, 5> kArchitectures = {"llama", "qwen2", "qwen3", "gemma2", "gemma3"};
+constexpr std::array<std::string_view, 5> kArchitectures = {"llama", "qwen2", "qwen3", "gemma2",
+                                                            "gemma3"};
 
 // Keys that sound like mathematics and are read below, or don't matter.
-constexpr std::array<std::string_view, 20> kKnownKeys = {
-    "attention.layer_norm_rms_epsilon", "attention.sliding_window", "attention.sliding_window_pattern", "attention.scale",
-    "rope.dimension_count", "rope.freq_base", "rope.freq_base_swa", "rope.scale_linear", "rope.scaling.type",
-    "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.attn_factor", "rope.scaling.finetuned",
-    "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.dimension_count_swa",
-    "attn_logit_softcapping", "final_logit_softcapping", "interleave_moe_layer_step"};
+constexpr std::array<std::string_view, 20> kKnownKeys = {"attention.layer_norm_rms_epsilon",
+                                                         "attention.sliding_window",
+                                                         "attention.sliding_window_pattern",
+                                                         "attention.scale",
+                                                         "rope.dimension_count",
+                                                         "rope.freq_base",
+                                                         "rope.freq_base_swa",
+                                                         "rope.scale_linear",
+                                                         "rope.scaling.type",
+                                                         "rope.scaling.factor",
+                                                         "rope.scaling.original_context_length",
+                                                         "rope.scaling.attn_factor",
+                                                         "rope.scaling.finetuned",
+                                                         "rope.scaling.yarn_attn_factor",
+                                                         "rope.scaling.yarn_beta_fast",
+                                                         "rope.scaling.yarn_beta_slow",
+                                                         "rope.dimension_count_swa",
+                                                         "attn_logit_softcapping",
+                                                         "final_logit_softcapping",
+                                                         "interleave_moe_layer_step"};
 
 bool SaysNothing(const GgufMetadata& m, std::string_view key) {
   const GgufValue& v = *m.Find(key);
@@ -37,7 +53,8 @@ bool SaysNothing(const GgufMetadata& m, std::string_view key) {
 // Reads the keys of one architecture; the first error stays.
 class Reader {
  public:
-  Reader(const GgufMetadata& metadata, std::string_view architecture) : m_(metadata), prefix_(std::string(architecture) + ".") {}
+  Reader(const GgufMetadata& metadata, std::string_view architecture)
+      : m_(metadata), prefix_(std::string(architecture) + ".") {}
 
   std::string Key(std::string_view name) const { return prefix_ + std::string(name); }
   bool Has(std::string_view name) const { return m_.Has(Key(name)); }
@@ -50,8 +67,11 @@ class Reader {
     if (v != nullptr && v->type == GgufType::kArray) {
       const Result<std::vector<int64_t>> list = m_.Ints(key);
       if (!list) return Fail(list.error());
-      if (list->empty() || std::adjacent_find(list->begin(), list->end(), std::not_equal_to<>()) != list->end()) {
-        return Fail({Code::kUnsupported, fmt::format("metadata key '{}': layers that differ are not implemented", Printable(key))});
+      if (list->empty() ||
+          std::adjacent_find(list->begin(), list->end(), std::not_equal_to<>()) != list->end()) {
+        return Fail({Code::kUnsupported,
+                     fmt::format("metadata key '{}': layers that differ are not implemented",
+                                 Printable(key))});
       }
       return list->front();
     }
@@ -85,7 +105,8 @@ void ReadRopeKeys(Reader& r, Config& c) {
   c.rope.theta = r.Number("rope.freq_base", 10000);
   const int64_t rotary = r.Int("rope.dimension_count", c.head_dim);
   if (rotary < 2 || rotary > c.head_dim || rotary % 2 != 0) {
-    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}, with heads of {}", r.Key("rope.dimension_count"), rotary, c.head_dim)});
+    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}, with heads of {}",
+                                        r.Key("rope.dimension_count"), rotary, c.head_dim)});
     return;
   }
   c.rope.partial_rotary_factor = static_cast<double>(rotary) / static_cast<double>(c.head_dim);
@@ -102,8 +123,10 @@ void ReadRopeKeys(Reader& r, Config& c) {
     c.rope.beta_fast = r.Number("rope.scaling.yarn_beta_fast", 32);
     c.rope.beta_slow = r.Number("rope.scaling.yarn_beta_slow", 1);
     // GGUF's factor comes on top of YaRN's own 0.1 ln(s) + 1.
-    const double attention = r.Number("rope.scaling.yarn_attn_factor", r.Number("rope.scaling.attn_factor", 1));
-    if (attention != 1 && factor > 0) c.rope.attention_factor = attention * (0.1 * std::log(factor) + 1);
+    const double attention =
+        r.Number("rope.scaling.yarn_attn_factor", r.Number("rope.scaling.attn_factor", 1));
+    if (attention != 1 && factor > 0)
+      c.rope.attention_factor = attention * (0.1 * std::log(factor) + 1);
   } else if (type == "linear" && factor != 0 && factor != 1) {
     c.rope.type = "linear";
     c.rope.factor = factor;
@@ -130,14 +153,17 @@ void ReadWindowKeys(const GgufMetadata& m, Reader& r, Config& c) {
     if (!list) {
       r.Fail(list.error());
     } else if (list->size() != c.layer_types.size()) {
-      r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' has {} entries for {} layers", key, list->size(), c.layer_types.size())});
+      r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' has {} entries for {} layers", key,
+                                          list->size(), c.layer_types.size())});
     } else {
-      for (size_t i = 0; i < list->size(); ++i) c.layer_types[i] = (*list)[i] != 0 ? LayerType::kSliding : LayerType::kFull;
+      for (size_t i = 0; i < list->size(); ++i)
+        c.layer_types[i] = (*list)[i] != 0 ? LayerType::kSliding : LayerType::kFull;
     }
     return;
   }
   if (!gemma && pattern == nullptr) {
-    r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' is not implemented for {}", r.Key("attention.sliding_window"), c.family)});
+    r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' is not implemented for {}",
+                                            r.Key("attention.sliding_window"), c.family)});
     return;
   }
   const int64_t period = r.Int("attention.sliding_window_pattern", c.family == "gemma2" ? 2 : 6);
@@ -159,23 +185,29 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, Reader& r,
   c.max_position_embeddings = r.Int("context_length");
   if (r.error()) return;
   if (c.num_hidden_layers < 1 || c.num_hidden_layers > 1 << 12) {
-    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}", r.Key("block_count"), c.num_hidden_layers)});
+    r.Fail({Code::kCorrupt,
+            fmt::format("metadata key '{}' is {}", r.Key("block_count"), c.num_hidden_layers)});
     return;
   }
   if (c.num_heads < 1) {
-    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}", r.Key("attention.head_count"), c.num_heads)});
+    r.Fail({Code::kCorrupt,
+            fmt::format("metadata key '{}' is {}", r.Key("attention.head_count"), c.num_heads)});
     return;
   }
   c.head_dim = r.Int("attention.key_length", c.hidden_size / c.num_heads);
   if (r.Int("attention.value_length", c.head_dim) != c.head_dim) {
-    r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' that differs from key_length is not implemented", r.Key("attention.value_length"))});
+    r.Fail({Code::kUnsupported,
+            fmt::format("metadata key '{}' that differs from key_length is not implemented",
+                        r.Key("attention.value_length"))});
   }
   const std::vector<int64_t> embedding = shape_of("token_embd.weight");
   const GgufValue* tokens = m.Find("tokenizer.ggml.tokens");
   if (embedding.size() == 2) {
     c.vocab_size = embedding[0];
   } else {
-    c.vocab_size = r.Int("vocab_size", tokens != nullptr ? static_cast<int64_t>(std::min<uint64_t>(tokens->count, INT64_MAX)) : 0);
+    c.vocab_size = r.Int(
+        "vocab_size",
+        tokens != nullptr ? static_cast<int64_t>(std::min<uint64_t>(tokens->count, INT64_MAX)) : 0);
   }
   c.rms_norm_eps = static_cast<float>(r.Number("attention.layer_norm_rms_epsilon"));
 }
@@ -186,16 +218,20 @@ void ReadFamilyKeys(Reader& r, Config& c) {
     c.hidden_act = "gelu_pytorch_tanh";
     const bool two = c.family == "gemma2";
     c.attn_logit_softcapping = static_cast<float>(r.Number("attn_logit_softcapping", two ? 50 : 0));
-    c.final_logit_softcapping = static_cast<float>(r.Number("final_logit_softcapping", two ? 30 : 0));
-    // The 27B models alone scale by hidden_size / heads, which GGUF doesn't say: they are known by their layers.
+    c.final_logit_softcapping =
+        static_cast<float>(r.Number("final_logit_softcapping", two ? 30 : 0));
+    // The 27B models alone scale by hidden_size / heads, which GGUF doesn't say: they are known by
+    // their layers.
     if (c.num_hidden_layers == (two ? 46 : 62)) {
-      c.query_pre_attn_scalar = static_cast<double>(c.hidden_size) / static_cast<double>(c.num_heads);
+      c.query_pre_attn_scalar =
+          static_cast<double>(c.hidden_size) / static_cast<double>(c.num_heads);
     }
   }
   const double scale = r.Number("attention.scale", 0);
   if (scale > 0) c.query_pre_attn_scalar = 1 / (scale * scale);
   if (scale != 0 && c.family != "gemma2" && c.family != "gemma3") {
-    r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' is not implemented for {}", r.Key("attention.scale"), c.family)});
+    r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' is not implemented for {}",
+                                            r.Key("attention.scale"), c.family)});
   }
 }
 
@@ -212,7 +248,8 @@ void ReadTokenKeys(const GgufMetadata& m, Reader& r, Config& c) {
     const auto n = static_cast<int32_t>(*id);
     if (name == "bos") {
       c.bos_token_id = n;
-    } else if (std::find(c.eos_token_ids.begin(), c.eos_token_ids.end(), n) == c.eos_token_ids.end()) {
+    } else if (std::find(c.eos_token_ids.begin(), c.eos_token_ids.end(), n) ==
+               c.eos_token_ids.end()) {
       c.eos_token_ids.push_back(n);
     }
   }
@@ -225,17 +262,22 @@ Result<Config> ConfigFromGguf(const GgufMetadata& m, const GgufShapeOf& shape_of
   c.from_gguf = true;
   const Result<std::string_view> architecture = m.String("general.architecture");
   if (!architecture) return architecture.error();
-  if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) == kArchitectures.end()) {
-    return Error{Code::kUnsupported, fmt::format("general.architecture '{}' is not implemented (these are: {})",
-                                                 Printable(*architecture), fmt::join(kArchitectures, ", "))};
+  if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) ==
+      kArchitectures.end()) {
+    return Error{Code::kUnsupported,
+                 fmt::format("general.architecture '{}' is not implemented (these are: {})",
+                             Printable(*architecture), fmt::join(kArchitectures, ", "))};
   }
   c.architecture = c.family = std::string(*architecture);
   const std::string prefix = c.architecture + ".";
   for (const std::string_view key : m.keys()) {
-    if (!base::StartsWith(key, prefix) || !SoundsLikeMathematics(key.substr(prefix.size()))) continue;
+    if (!base::StartsWith(key, prefix) || !SoundsLikeMathematics(key.substr(prefix.size())))
+      continue;
     const std::string_view name = key.substr(prefix.size());
-    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), name) == kKnownKeys.end() && !SaysNothing(m, key)) {
-      return Error{Code::kUnsupported, fmt::format("metadata key '{}' is not implemented", Printable(key))};
+    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), name) == kKnownKeys.end() &&
+        !SaysNothing(m, key)) {
+      return Error{Code::kUnsupported,
+                   fmt::format("metadata key '{}' is not implemented", Printable(key))};
     }
   }
   Reader r(m, c.architecture);

@@ -1,13 +1,13 @@
 // config.json -> Config. Defaults are those of each family's configuration class in transformers.
 //
-// Options: what is read is read; an option that is unknown here and sounds like mathematics (config_check.h) is refused
-// by name unless it is null, false, zero or empty, or is listed below as harmless; all other options are ignored.
+// Options: what is read is read; an option that is unknown here and sounds like mathematics
+// (config_check.h) is refused by name unless it is null, false, zero or empty, or is listed below
+// as harmless; all other options are ignored.
 #include <algorithm>
 #include <array>
+#include <boost/json/serialize.hpp>
 #include <initializer_list>
 #include <utility>
-
-#include <boost/json/serialize.hpp>
 
 #include "base/json.h"
 #include "base/os/file.h"
@@ -41,23 +41,28 @@ struct FamilyDefaults {
 
 constexpr std::array<FamilyDefaults, 6> kFamilies = {{
     {"llama", "LlamaForCausalLM", "llama", 0, 0, 0, 2048, "hidden_act", "silu", true, true, 0, 0},
-    {"mistral", "MistralForCausalLM", "mistral", 8, 0, 4096, 131072, "hidden_act", "silu", false, false, 0, 0},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", 32, 0, 4096, 32768, "hidden_act", "silu", false, false, 0, 0},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", 32, 128, 4096, 32768, "hidden_act", "silu", true, false, 0, 0},
-    {"gemma2", "Gemma2ForCausalLM", "gemma2", 4, 256, 4096, 8192, "hidden_activation", "gelu_pytorch_tanh", true, false, 50,
-     30},
-    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", 4, 256, 4096, 131072, "hidden_activation", "gelu_pytorch_tanh", true,
+    {"mistral", "MistralForCausalLM", "mistral", 8, 0, 4096, 131072, "hidden_act", "silu", false,
      false, 0, 0},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", 32, 0, 4096, 32768, "hidden_act", "silu", false, false,
+     0, 0},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", 32, 128, 4096, 32768, "hidden_act", "silu", true, false,
+     0, 0},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2", 4, 256, 4096, 8192, "hidden_activation",
+     "gelu_pytorch_tanh", true, false, 50, 30},
+    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", 4, 256, 4096, 131072, "hidden_activation",
+     "gelu_pytorch_tanh", true, false, 0, 0},
 }};
 
 // Options that sound like mathematics and are read, or don't matter to a trained dense model.
 constexpr std::array<std::string_view, 24> kKnownOptions = {
-    "rope_theta", "rope_scaling", "rope_parameters", "rope_local_base_freq", "partial_rotary_factor", "rms_norm_eps", "hidden_act",
-    "hidden_activation", "attention_bias", "mlp_bias", "sliding_window", "sliding_window_pattern", "_sliding_window_pattern",
-    "use_sliding_window", "max_window_layers", "layer_types", "attn_logit_softcapping", "final_logit_softcapping",
-    "use_bidirectional_attention",
+    "rope_theta", "rope_scaling", "rope_parameters", "rope_local_base_freq",
+    "partial_rotary_factor", "rms_norm_eps", "hidden_act", "hidden_activation", "attention_bias",
+    "mlp_bias", "sliding_window", "sliding_window_pattern", "_sliding_window_pattern",
+    "use_sliding_window", "max_window_layers", "layer_types", "attn_logit_softcapping",
+    "final_logit_softcapping", "use_bidirectional_attention",
     // Of training alone.
-    "activation_dropout", "initializer_factor", "router_aux_loss_coef", "output_router_logits", "gradient_checkpointing_scale"};
+    "activation_dropout", "initializer_factor", "router_aux_loss_coef", "output_router_logits",
+    "gradient_checkpointing_scale"};
 
 bool SaysNothing(const json::value& v) {
   if (v.is_null()) return true;
@@ -82,15 +87,19 @@ Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
       const json::value* name = Set(v->get_object(), "quant_method");
       if (name != nullptr && name->is_string()) method = std::string(name->get_string());
     }
-    return Error{Code::kUnsupported, fmt::format("{}: quantisation method '{}' is not implemented; take the unquantised "
-                                                 "model or a GGUF of it", key, Printable(method))};
+    return Error{
+        Code::kUnsupported,
+        fmt::format("{}: quantisation method '{}' is not implemented; take the unquantised "
+                    "model or a GGUF of it",
+                    key, Printable(method))};
   }
   for (const auto& [key, value] : o) {
     const std::string_view name(key);
     if (!SoundsLikeMathematics(name) || SaysNothing(value)) continue;
     if (std::find(kKnownOptions.begin(), kKnownOptions.end(), name) == kKnownOptions.end()) {
-      return Error{Code::kUnsupported, fmt::format("{} = {}: this option is not implemented for {}", Printable(name),
-                                                   Printable(json::serialize(value)), family.family)};
+      return Error{Code::kUnsupported,
+                   fmt::format("{} = {}: this option is not implemented for {}", Printable(name),
+                               Printable(json::serialize(value)), family.family)};
     }
   }
   for (const auto& [key, taken] : {std::pair{"attention_bias", family.takes_attention_bias},
@@ -98,7 +107,9 @@ Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
                                    {"use_bidirectional_attention", false}}) {
     const Result<bool> v = base::JsonBool(o, key, false);
     if (!v) return v.error();
-    if (*v && !taken) return Error{Code::kUnsupported, fmt::format("{} = true is not implemented for {}", key, family.family)};
+    if (*v && !taken)
+      return Error{Code::kUnsupported,
+                   fmt::format("{} = true is not implemented for {}", key, family.family)};
   }
   return {};
 }
@@ -114,12 +125,16 @@ Result<const FamilyDefaults*> FindFamily(const json::object& whole, Config& c) {
     }
     c.architecture = std::string((*list)[0].get_string());
   } else if (model_type->empty()) {
-    return Error{Code::kCorrupt, "fields 'architectures' and 'model_type' are both missing: this isn't a model's configuration"};
+    return Error{Code::kCorrupt,
+                 "fields 'architectures' and 'model_type' are both missing: this isn't a model's "
+                 "configuration"};
   }
   std::vector<std::string_view> names;
   for (const FamilyDefaults& f : kFamilies) {
     names.push_back(f.architecture);
-    const bool by_type = c.architecture.empty() && (*model_type == f.model_type || (*model_type == "gemma3" && f.family == "gemma3"));
+    const bool by_type =
+        c.architecture.empty() &&
+        (*model_type == f.model_type || (*model_type == "gemma3" && f.family == "gemma3"));
     const bool vision = c.architecture == "Gemma3ForConditionalGeneration" && f.family == "gemma3";
     if (c.architecture != f.architecture && !by_type && !vision) continue;
     if (by_type) c.architecture = std::string(f.architecture);
@@ -128,7 +143,8 @@ Result<const FamilyDefaults*> FindFamily(const json::object& whole, Config& c) {
   }
   return Error{Code::kUnsupported,
                fmt::format("architecture '{}' is not implemented (these are: {})",
-                           Printable(c.architecture.empty() ? *model_type : c.architecture), fmt::join(names, ", "))};
+                           Printable(c.architecture.empty() ? *model_type : c.architecture),
+                           fmt::join(names, ", "))};
 }
 
 // The text model's part of a multimodal configuration, with what stands only outside of it.
@@ -137,8 +153,9 @@ Result<json::object> TextPart(const json::object& whole) {
   if (text == nullptr) return whole;
   if (!text->is_object()) return Error{Code::kCorrupt, "field 'text_config' must be an object"};
   json::object out = text->get_object();
-  for (const std::string_view key : {"tie_word_embeddings", "bos_token_id", "eos_token_id", "torch_dtype", "dtype",
-                                     "quantization_config", "compression_config"}) {
+  for (const std::string_view key :
+       {"tie_word_embeddings", "bos_token_id", "eos_token_id", "torch_dtype", "dtype",
+        "quantization_config", "compression_config"}) {
     const json::value* outer = Set(whole, key);
     if (outer != nullptr && Set(out, key) == nullptr) out[key] = *outer;
   }
@@ -152,38 +169,47 @@ Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
     out = *v;
     return {};
   };
-  // The first sizes have no default: a file without them isn't a model's configuration. Gemma 3's files leave out more.
+  // The first sizes have no default: a file without them isn't a model's configuration. Gemma 3's
+  // files leave out more.
   const bool gemma3 = f.family == "gemma3";
   for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers"}) {
-    if (Set(o, key) == nullptr) return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
+    if (Set(o, key) == nullptr)
+      return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
   for (const std::string_view key : {"num_attention_heads", "vocab_size"}) {
-    if (!gemma3 && Set(o, key) == nullptr) return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
+    if (!gemma3 && Set(o, key) == nullptr)
+      return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
   struct Field {
     std::string_view key;
     int64_t fallback;
     int64_t* out;
   };
-  for (const Field& field : std::initializer_list<Field>{{"hidden_size", 0, &c.hidden_size},
-                                                         {"intermediate_size", 0, &c.intermediate_size},
-                                                         {"num_hidden_layers", 0, &c.num_hidden_layers},
-                                                         {"num_attention_heads", 8, &c.num_heads},
-                                                         {"vocab_size", 262208, &c.vocab_size},
-                                                         {"max_position_embeddings", f.max_position_embeddings,
-                                                          &c.max_position_embeddings}}) {
+  for (const Field& field : std::initializer_list<Field>{
+           {"hidden_size", 0, &c.hidden_size},
+           {"intermediate_size", 0, &c.intermediate_size},
+           {"num_hidden_layers", 0, &c.num_hidden_layers},
+           {"num_attention_heads", 8, &c.num_heads},
+           {"vocab_size", 262208, &c.vocab_size},
+           {"max_position_embeddings", f.max_position_embeddings, &c.max_position_embeddings}}) {
     const Status status = read(field.key, field.fallback, *field.out);
     if (!status) return status;
   }
   // Before anything is divided by it.
-  if (c.num_heads < 1) return Error{Code::kCorrupt, fmt::format("num_attention_heads is {}", c.num_heads)};
+  if (c.num_heads < 1)
+    return Error{Code::kCorrupt, fmt::format("num_attention_heads is {}", c.num_heads)};
   // A null kv count means as many as heads, an absent one the family's own default.
-  const bool null_kv = o.contains("num_key_value_heads") && Set(o, "num_key_value_heads") == nullptr;
-  Status status = read("num_key_value_heads", f.kv_heads == 0 || null_kv ? c.num_heads : f.kv_heads, c.num_kv_heads);
+  const bool null_kv =
+      o.contains("num_key_value_heads") && Set(o, "num_key_value_heads") == nullptr;
+  Status status = read("num_key_value_heads", f.kv_heads == 0 || null_kv ? c.num_heads : f.kv_heads,
+                       c.num_kv_heads);
   if (!status) return status;
   if (f.head_dim == 0 && Set(o, "head_dim") == nullptr && c.hidden_size % c.num_heads != 0) {
-    return Error{Code::kCorrupt, fmt::format("hidden_size {} is no multiple of num_attention_heads {}, and head_dim is missing",
-                                             c.hidden_size, c.num_heads)};
+    return Error{
+        Code::kCorrupt,
+        fmt::format(
+            "hidden_size {} is no multiple of num_attention_heads {}, and head_dim is missing",
+            c.hidden_size, c.num_heads)};
   }
   return read("head_dim", f.head_dim == 0 ? c.hidden_size / c.num_heads : f.head_dim, c.head_dim);
 }
@@ -192,13 +218,15 @@ Result<std::vector<LayerType>> ExplicitLayerTypes(const json::value& list) {
   if (!list.is_array()) return Error{Code::kCorrupt, "field 'layer_types' must be a list"};
   std::vector<LayerType> out;
   for (const json::value& v : list.get_array()) {
-    const std::string_view name = v.is_string() ? std::string_view(v.get_string()) : std::string_view();
+    const std::string_view name =
+        v.is_string() ? std::string_view(v.get_string()) : std::string_view();
     if (name == "full_attention") {
       out.push_back(LayerType::kFull);
     } else if (name == "sliding_attention") {
       out.push_back(LayerType::kSliding);
     } else {
-      return Error{Code::kUnsupported, fmt::format("layer_types[{}] = {} is not implemented", out.size(), Printable(json::serialize(v)))};
+      return Error{Code::kUnsupported, fmt::format("layer_types[{}] = {} is not implemented",
+                                                   out.size(), Printable(json::serialize(v)))};
     }
   }
   return out;
@@ -210,14 +238,16 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
     return Error{Code::kCorrupt, fmt::format("num_hidden_layers is {}", c.num_hidden_layers)};
   }
   const bool null_window = o.contains("sliding_window") && Set(o, "sliding_window") == nullptr;
-  const Result<int64_t> window = base::JsonInt(o, "sliding_window", null_window ? 0 : f.sliding_window);
+  const Result<int64_t> window =
+      base::JsonInt(o, "sliding_window", null_window ? 0 : f.sliding_window);
   if (!window) return window.error();
   const bool qwen = f.family == "qwen2" || f.family == "qwen3";
   const bool gemma = f.family == "gemma2" || f.family == "gemma3";
   const Result<bool> use = base::JsonBool(o, "use_sliding_window", !qwen);
   if (!use) return use.error();
   c.sliding_window = *use ? *window : 0;
-  if (c.sliding_window < 0) return Error{Code::kCorrupt, fmt::format("sliding_window is {}", c.sliding_window)};
+  if (c.sliding_window < 0)
+    return Error{Code::kCorrupt, fmt::format("sliding_window is {}", c.sliding_window)};
   if (f.family == "llama" && c.sliding_window != 0) {
     return Error{Code::kUnsupported, "sliding_window is not implemented for llama"};
   }
@@ -227,9 +257,12 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   if (list != nullptr) {
     const Result<std::vector<LayerType>> types = ExplicitLayerTypes(*list);
     if (!types) return types.error();
-    const bool slides = std::find(types->begin(), types->end(), LayerType::kSliding) != types->end();
+    const bool slides =
+        std::find(types->begin(), types->end(), LayerType::kSliding) != types->end();
     if (!gemma && !qwen && slides) {
-      return Error{Code::kUnsupported, fmt::format("layer_types with sliding_attention is not implemented for {}", f.family)};
+      return Error{
+          Code::kUnsupported,
+          fmt::format("layer_types with sliding_attention is not implemented for {}", f.family)};
     }
     if (gemma || (qwen && *use)) c.layer_types = *types;
     if (gemma || qwen) return {};
@@ -240,7 +273,8 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   if (!old_pattern) return old_pattern.error();
   const Result<int64_t> pattern = base::JsonInt(o, "sliding_window_pattern", *old_pattern);
   if (!pattern) return pattern.error();
-  if (*pattern < 1) return Error{Code::kCorrupt, fmt::format("sliding_window_pattern is {}", *pattern)};
+  if (*pattern < 1)
+    return Error{Code::kCorrupt, fmt::format("sliding_window_pattern is {}", *pattern)};
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
     bool slides = f.family == "mistral";
     if (qwen) slides = i >= *full;
@@ -253,7 +287,9 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
 
 Status ReadNumbers(const json::object& o, const FamilyDefaults& f, Config& c) {
   const bool gemma = f.family == "gemma2" || f.family == "gemma3";
-  const auto read = [&](std::string_view key, double fallback) { return base::JsonNumber(o, key, fallback); };
+  const auto read = [&](std::string_view key, double fallback) {
+    return base::JsonNumber(o, key, fallback);
+  };
   const Result<double> eps = read("rms_norm_eps", 1e-6);
   if (!eps) return eps.error();
   c.rms_norm_eps = static_cast<float>(*eps);
@@ -274,8 +310,11 @@ Status ReadNumbers(const json::object& o, const FamilyDefaults& f, Config& c) {
     c.final_logit_softcapping = static_cast<float>(*final_cap);
     c.norm_weight_offset = 1;
   } else {
-    for (const std::string_view key : {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}) {
-      if (Set(o, key) != nullptr) return Error{Code::kUnsupported, fmt::format("{} is not implemented for {}", key, f.family)};
+    for (const std::string_view key :
+         {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}) {
+      if (Set(o, key) != nullptr)
+        return Error{Code::kUnsupported,
+                     fmt::format("{} is not implemented for {}", key, f.family)};
     }
   }
   const Result<std::string> act = base::JsonString(o, f.activation_key, f.activation);
@@ -299,7 +338,9 @@ Status ReadTokenIds(std::string_view key, const json::object& o, std::vector<int
   } else {
     good = add(*v);
   }
-  if (!good) return Error{Code::kCorrupt, fmt::format("field '{}' must be a token id or a list of them", key)};
+  if (!good)
+    return Error{Code::kCorrupt,
+                 fmt::format("field '{}' must be a token id or a list of them", key)};
   return {};
 }
 
@@ -323,13 +364,16 @@ Status ReadTheRest(const json::object& o, const json::value& generation, Config&
   if (!old_dtype) return old_dtype.error();
   const Result<std::string> dtype = base::JsonString(o, "dtype", *old_dtype);
   if (!dtype) return dtype.error();
-  const std::string_view name = base::StartsWith(*dtype, "torch.") ? std::string_view(*dtype).substr(6) : *dtype;
+  const std::string_view name =
+      base::StartsWith(*dtype, "torch.") ? std::string_view(*dtype).substr(6) : *dtype;
   if (name == "bfloat16") {
     c.dtype = vt::ir::DType::kBF16;
   } else if (name == "float16") {
     c.dtype = vt::ir::DType::kF16;
   } else if (name != "float32" && name != "auto") {
-    return Error{Code::kUnsupported, fmt::format("torch_dtype '{}' is not implemented (float32, float16, bfloat16 are)", Printable(name))};
+    return Error{Code::kUnsupported,
+                 fmt::format("torch_dtype '{}' is not implemented (float32, float16, bfloat16 are)",
+                             Printable(name))};
   }
   return {};
 }

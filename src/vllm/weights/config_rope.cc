@@ -17,9 +17,19 @@ using base::Printable;
 using base::Result;
 using base::Status;
 
-constexpr std::array<std::string_view, 13> kRopeKeys = {
-    "rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
-    "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"};
+constexpr std::array<std::string_view, 13> kRopeKeys = {"rope_type",
+                                                        "type",
+                                                        "rope_theta",
+                                                        "factor",
+                                                        "low_freq_factor",
+                                                        "high_freq_factor",
+                                                        "original_max_position_embeddings",
+                                                        "attention_factor",
+                                                        "beta_fast",
+                                                        "beta_slow",
+                                                        "mscale",
+                                                        "mscale_all_dim",
+                                                        "truncate"};
 
 // One dictionary of rope settings on top of what `rope` holds already.
 Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope) {
@@ -27,7 +37,8 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
     const std::string_view name(key);
     if (value.is_null() || name == "partial_rotary_factor" || name == "finetuned") continue;
     if (std::find(kRopeKeys.begin(), kRopeKeys.end(), name) == kRopeKeys.end()) {
-      return Error{Code::kUnsupported, fmt::format("{}.{} is not implemented", where, Printable(name))};
+      return Error{Code::kUnsupported,
+                   fmt::format("{}.{} is not implemented", where, Printable(name))};
     }
   }
   const Result<std::string> old_type = base::JsonString(o, "type", rope.type);
@@ -35,22 +46,24 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
   const Result<std::string> type = base::JsonString(o, "rope_type", *old_type);
   if (!type) return type.error().In(std::string(where));
   rope.type = *type;
-  const std::array<std::pair<std::string_view, double*>, 10> numbers = {{{"rope_theta", &rope.theta},
-                                                                        {"factor", &rope.factor},
-                                                                        {"low_freq_factor", &rope.low_freq_factor},
-                                                                        {"high_freq_factor", &rope.high_freq_factor},
-                                                                        {"attention_factor", &rope.attention_factor},
-                                                                        {"beta_fast", &rope.beta_fast},
-                                                                        {"beta_slow", &rope.beta_slow},
-                                                                        {"mscale", &rope.mscale},
-                                                                        {"mscale_all_dim", &rope.mscale_all_dim},
-                                                                        {"partial_rotary_factor", &rope.partial_rotary_factor}}};
+  const std::array<std::pair<std::string_view, double*>, 10> numbers = {
+      {{"rope_theta", &rope.theta},
+       {"factor", &rope.factor},
+       {"low_freq_factor", &rope.low_freq_factor},
+       {"high_freq_factor", &rope.high_freq_factor},
+       {"attention_factor", &rope.attention_factor},
+       {"beta_fast", &rope.beta_fast},
+       {"beta_slow", &rope.beta_slow},
+       {"mscale", &rope.mscale},
+       {"mscale_all_dim", &rope.mscale_all_dim},
+       {"partial_rotary_factor", &rope.partial_rotary_factor}}};
   for (const auto& [key, out] : numbers) {
     const Result<double> v = base::JsonNumber(o, key, *out);
     if (!v) return v.error().In(std::string(where));
     *out = *v;
   }
-  const Result<int64_t> original = base::JsonInt(o, "original_max_position_embeddings", rope.original_max_position_embeddings);
+  const Result<int64_t> original =
+      base::JsonInt(o, "original_max_position_embeddings", rope.original_max_position_embeddings);
   if (!original) return original.error().In(std::string(where));
   rope.original_max_position_embeddings = *original;
   const Result<bool> truncate = base::JsonBool(o, "truncate", rope.truncate);
@@ -63,20 +76,23 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
 Result<const json::object*> ObjectField(const json::object& o, std::string_view key) {
   const json::value* v = o.if_contains(key);
   if (v == nullptr || v->is_null()) return static_cast<const json::object*>(nullptr);
-  if (!v->is_object()) return Error{Code::kCorrupt, fmt::format("field '{}' must be an object", key)};
+  if (!v->is_object())
+    return Error{Code::kCorrupt, fmt::format("field '{}' must be an object", key)};
   return &v->get_object();
 }
 
 bool SameRope(const Rope& a, const Rope& b) {
   const auto key = [](const Rope& r) {
     return std::make_tuple(r.type, r.theta, r.factor, r.low_freq_factor, r.high_freq_factor,
-                           r.original_max_position_embeddings, r.attention_factor, r.beta_fast, r.beta_slow, r.mscale,
-                           r.mscale_all_dim, r.truncate, r.partial_rotary_factor);
+                           r.original_max_position_embeddings, r.attention_factor, r.beta_fast,
+                           r.beta_slow, r.mscale, r.mscale_all_dim, r.truncate,
+                           r.partial_rotary_factor);
   };
   return key(a) == key(b);
 }
 
-// Settings beside each other in the configuration: rope_theta, partial_rotary_factor, rope_local_base_freq.
+// Settings beside each other in the configuration: rope_theta, partial_rotary_factor,
+// rope_local_base_freq.
 Status ReadFlat(const json::object& o, bool own_local, Config& config) {
   for (const auto& [key, out] : {std::pair{"rope_theta", &config.rope.theta},
                                  {"partial_rotary_factor", &config.rope.partial_rotary_factor}}) {
@@ -99,13 +115,16 @@ Status ReadFlat(const json::object& o, bool own_local, Config& config) {
 
 Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& rope) {
   const auto bad = [&](std::string_view field, double value) {
-    return Error{Code::kCorrupt, fmt::format("{}.{} is {}, which makes no sense", where, field, value)};
+    return Error{Code::kCorrupt,
+                 fmt::format("{}.{} is {}, which makes no sense", where, field, value)};
   };
   const auto positive = [](double v) { return std::isfinite(v) && v > 0; };
-  constexpr std::array<std::string_view, 5> kTypes = {"default", "linear", "dynamic", "llama3", "yarn"};
+  constexpr std::array<std::string_view, 5> kTypes = {"default", "linear", "dynamic", "llama3",
+                                                      "yarn"};
   if (std::find(kTypes.begin(), kTypes.end(), rope.type) == kTypes.end()) {
-    return Error{Code::kUnsupported, fmt::format("{}.rope_type '{}' is not implemented (these are: {})", where,
-                                                 Printable(rope.type), fmt::join(kTypes, ", "))};
+    return Error{Code::kUnsupported,
+                 fmt::format("{}.rope_type '{}' is not implemented (these are: {})", where,
+                             Printable(rope.type), fmt::join(kTypes, ", "))};
   }
   if (!positive(rope.theta)) return bad("rope_theta", rope.theta);
   if (!positive(rope.partial_rotary_factor) || rope.partial_rotary_factor > 1) {
@@ -118,7 +137,8 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
     rope.original_max_position_embeddings = max_position_embeddings;
   }
   if (rope.original_max_position_embeddings < 1) {
-    return bad("original_max_position_embeddings", static_cast<double>(rope.original_max_position_embeddings));
+    return bad("original_max_position_embeddings",
+               static_cast<double>(rope.original_max_position_embeddings));
   }
   if (rope.type == "llama3") {
     if (!positive(rope.low_freq_factor)) return bad("low_freq_factor", rope.low_freq_factor);
@@ -160,15 +180,18 @@ Status ReadRope(const json::object& o, Config& config) {
       status = ReadDictionary("rope_parameters", p, config.rope);
       if (!status) return status;
     } else {
-      for (const auto& [key, rope] : {std::pair{"full_attention", &config.rope}, {"sliding_attention", &config.rope_local}}) {
+      for (const auto& [key, rope] :
+           {std::pair{"full_attention", &config.rope}, {"sliding_attention", &config.rope_local}}) {
         const Result<const json::object*> one = ObjectField(p, key);
         if (!one) return one.error().In("rope_parameters");
-        if (*one != nullptr) status = ReadDictionary(fmt::format("rope_parameters.{}", key), **one, *rope);
+        if (*one != nullptr)
+          status = ReadDictionary(fmt::format("rope_parameters.{}", key), **one, *rope);
         if (!status) return status;
       }
       for (const auto& [key, value] : p) {
         if (key != "full_attention" && key != "sliding_attention" && !value.is_null()) {
-          return Error{Code::kUnsupported, fmt::format("rope_parameters.{} is not implemented", Printable(std::string_view(key)))};
+          return Error{Code::kUnsupported, fmt::format("rope_parameters.{} is not implemented",
+                                                       Printable(std::string_view(key)))};
         }
       }
     }
@@ -178,7 +201,8 @@ Status ReadRope(const json::object& o, Config& config) {
       if (!p.contains("full_attention")) config.rope = config.rope_local;
       if (!SameRope(config.rope, config.rope_local)) {
         return Error{Code::kUnsupported,
-                     fmt::format("rope_parameters: different settings for full and sliding layers are not implemented for {}",
+                     fmt::format("rope_parameters: different settings for full and sliding layers "
+                                 "are not implemented for {}",
                                  config.family)};
       }
     }
@@ -188,7 +212,8 @@ Status ReadRope(const json::object& o, Config& config) {
     status = ReadDictionary("rope_scaling", **scaling, config.rope);
     if (!status) return status;
   }
-  const Result<int64_t> original = base::JsonInt(o, "original_max_position_embeddings", config.rope.original_max_position_embeddings);
+  const Result<int64_t> original = base::JsonInt(o, "original_max_position_embeddings",
+                                                 config.rope.original_max_position_embeddings);
   if (!original) return original.error();
   config.rope.original_max_position_embeddings = *original;
   if (!own_local) config.rope_local = config.rope;

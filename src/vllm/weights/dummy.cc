@@ -37,7 +37,8 @@ uint64_t HashName(std::string_view name) {
 
 // Four 16-bit uniforms' sum less its mean: near a normal distribution, without a logarithm.
 float NearNormal(uint64_t bits) {
-  const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
+  const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                        (bits >> 32 & 0xffff) + (bits >> 48));
   constexpr float kScale = 1.0f / 37837.0f;  // 65536 * sqrt(4 / 12): the sum's deviation
   return static_cast<float>(sum - 2 * 65535) * kScale;
 }
@@ -50,8 +51,9 @@ void FillPlain(Generator& g, float mean, std::span<std::byte> out, Convert conve
   }
 }
 
-// Where a format keeps its f16 scale and minimum, and what they must be for values of mean 0 and deviation 0.02 when all
-// other bits are random. `unit` is the deviation of a value for a scale of 1; `middle` the minimum over the scale.
+// Where a format keeps its f16 scale and minimum, and what they must be for values of mean 0 and
+// deviation 0.02 when all other bits are random. `unit` is the deviation of a value for a scale of
+// 1; `middle` the minimum over the scale.
 struct BlockScales {
   int scale_at;
   int minimum_at;  // -1: none
@@ -60,20 +62,33 @@ struct BlockScales {
 };
 BlockScales ScalesOf(DType type) {
   switch (type) {
-    case DType::kQ4_0: return {0, -1, 4.6f, 0};      // 0..15 less 8
-    case DType::kQ4_1: return {0, 2, 4.6f, -7.5f};   // minimum added
-    case DType::kQ5_0: return {0, -1, 9.2f, 0};
-    case DType::kQ5_1: return {0, 2, 9.2f, -15.5f};
-    case DType::kQ8_0: return {0, -1, 74.0f, 0};
+    case DType::kQ4_0:
+      return {0, -1, 4.6f, 0};  // 0..15 less 8
+    case DType::kQ4_1:
+      return {0, 2, 4.6f, -7.5f};  // minimum added
+    case DType::kQ5_0:
+      return {0, -1, 9.2f, 0};
+    case DType::kQ5_1:
+      return {0, 2, 9.2f, -15.5f};
+    case DType::kQ8_0:
+      return {0, -1, 74.0f, 0};
     // Random sub-scales too: sc * q - 1.5 * m with sc, m in 0..15 and q in 0..3.
-    case DType::kQ2_K: return {80, 82, 14.0f, 1.5f};
-    case DType::kQ3_K: return {108, -1, 43.0f, 0};   // (sc - 32) * (q - 4)
-    case DType::kQ4_K: return {0, 2, 257.0f, 7.5f};  // sc * q - 7.5 * m, sc and m in 0..63
-    case DType::kQ5_K: return {0, 2, 524.0f, 15.5f};
-    case DType::kQ6_K: return {208, -1, 1367.0f, 0};  // int8 sub-scale * (q - 32)
-    case DType::kIQ4_NL: return {0, -1, 72.0f, 0};
-    case DType::kIQ4_XS: return {0, -1, 1330.0f, 0};  // (sc - 32) * table value
-    default: return {0, -1, 1, 0};
+    case DType::kQ2_K:
+      return {80, 82, 14.0f, 1.5f};
+    case DType::kQ3_K:
+      return {108, -1, 43.0f, 0};  // (sc - 32) * (q - 4)
+    case DType::kQ4_K:
+      return {0, 2, 257.0f, 7.5f};  // sc * q - 7.5 * m, sc and m in 0..63
+    case DType::kQ5_K:
+      return {0, 2, 524.0f, 15.5f};
+    case DType::kQ6_K:
+      return {208, -1, 1367.0f, 0};  // int8 sub-scale * (q - 32)
+    case DType::kIQ4_NL:
+      return {0, -1, 72.0f, 0};
+    case DType::kIQ4_XS:
+      return {0, -1, 1330.0f, 0};  // (sc - 32) * table value
+    default:
+      return {0, -1, 1, 0};
   }
 }
 
@@ -134,13 +149,21 @@ std::map<std::string, std::vector<int64_t>> ExpectedTensors(const Config& c) {
   return out;
 }
 
-void FillRandom(std::string_view name, uint64_t seed, DType dtype, float mean, std::span<std::byte> out) {
+void FillRandom(std::string_view name, uint64_t seed, DType dtype, float mean,
+                std::span<std::byte> out) {
   Generator g(HashName(name) ^ (seed * 0x9e3779b97f4a7c15u));
   switch (dtype) {
-    case DType::kF32: FillPlain<float>(g, mean, out, [](float f) { return f; }); return;
-    case DType::kF16: FillPlain<uint16_t>(g, mean, out, vt::ir::FloatToHalf); return;
-    case DType::kBF16: FillPlain<uint16_t>(g, mean, out, vt::ir::FloatToBFloat); return;
-    default: FillBlocks(g, dtype, out);
+    case DType::kF32:
+      FillPlain<float>(g, mean, out, [](float f) { return f; });
+      return;
+    case DType::kF16:
+      FillPlain<uint16_t>(g, mean, out, vt::ir::FloatToHalf);
+      return;
+    case DType::kBF16:
+      FillPlain<uint16_t>(g, mean, out, vt::ir::FloatToBFloat);
+      return;
+    default:
+      FillBlocks(g, dtype, out);
   }
 }
 

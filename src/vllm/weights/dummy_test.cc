@@ -1,8 +1,8 @@
 #include "vllm/weights/dummy.h"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "vt/ir/quant.h"
 
@@ -11,7 +11,8 @@ namespace {
 
 using vt::ir::DType;
 
-std::vector<float> Values(DType type, std::string_view name, uint64_t seed, int64_t count, float mean = 0) {
+std::vector<float> Values(DType type, std::string_view name, uint64_t seed, int64_t count,
+                          float mean = 0) {
   std::vector<std::byte> bytes(static_cast<size_t>(vt::ir::Bytes(type, count)));
   FillRandom(name, seed, type, mean, bytes);
   std::vector<float> out(static_cast<size_t>(count));
@@ -19,11 +20,13 @@ std::vector<float> Values(DType type, std::string_view name, uint64_t seed, int6
   return out;
 }
 
-// 16,384 values: the mean's standard error is 0.02 / 128 = 1.6e-4, times the spread of block scales; the deviation is a
-// rough fit of each format, so it may be off by a quarter.
+// 16,384 values: the mean's standard error is 0.02 / 128 = 1.6e-4, times the spread of block
+// scales; the deviation is a rough fit of each format, so it may be off by a quarter.
 TEST(Dummy, EveryFormatHasMeanZeroAndTheInitializersDeviation) {
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                           DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
+  for (const DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+        DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
+        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
     const std::vector<float> v = Values(type, "w", 0, 16384);
     double sum = 0, squares = 0;
     for (const float f : v) {

@@ -1,7 +1,8 @@
-// GGUF files, versions 2 and 3, little-endian (the format: ggml's docs/gguf.md). Parsing only: nothing is copied but
-// names; metadata values and tensors are views into the mapped file.
+// GGUF files, versions 2 and 3, little-endian (the format: ggml's docs/gguf.md). Parsing only:
+// nothing is copied but names; metadata values and tensors are views into the mapped file.
 //
-// Every count is checked against the bytes left before anything is allocated, and no product can wrap.
+// Every count is checked against the bytes left before anything is allocated, and no product can
+// wrap.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +19,32 @@
 namespace vllm::weights {
 
 enum class GgufType : uint32_t {
-  kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64,
+  kU8 = 0,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
 };
 
 struct GgufValue {
   GgufType type = GgufType::kU8;
   GgufType element = GgufType::kU8;  // of an array
   uint64_t count = 1;                // of an array
-  std::span<const std::byte> bytes;  // the value as stored: a string without its length, an array's elements
+  std::span<const std::byte>
+      bytes;  // the value as stored: a string without its length, an array's elements
 };
 
 // Key -> value. Views: valid as long as the file's map. Thread-safe for reading.
-// Typed reads: integers of any width convert when the value fits; a wrong type or a missing key is an error that names
-// the key. With a fallback a missing key is no error, a wrong type still is.
+// Typed reads: integers of any width convert when the value fits; a wrong type or a missing key is
+// an error that names the key. With a fallback a missing key is no error, a wrong type still is.
 class GgufMetadata {
  public:
   bool Has(std::string_view key) const { return index_.contains(key); }
@@ -58,7 +72,7 @@ class GgufMetadata {
 };
 
 struct GgufTensor {
-  std::string name;            // as in the file
+  std::string name;  // as in the file
   vt::ir::DType dtype = vt::ir::DType::kF32;
   std::vector<int64_t> shape;  // outermost first (the file has the innermost first)
   uint64_t offset = 0;         // of the data, from the file's begin
@@ -76,22 +90,25 @@ struct GgufFile {
 
 // Where a file stands among the parts of a split model. `count` is 1 for a whole model.
 struct GgufSplit {
-  int64_t no = 0;       // from 0
+  int64_t no = 0;  // from 0
   int64_t count = 1;
   int64_t tensors = -1;  // of all parts together; -1 where the file doesn't say
 };
 
-// Errors: kCorrupt or kUnsupported, naming the key or tensor and the reason (not the file: callers add it).
+// Errors: kCorrupt or kUnsupported, naming the key or tensor and the reason (not the file: callers
+// add it).
 base::Result<GgufFile> ParseGguf(std::span<const std::byte> file);
 
 // The split.* keys of a parsed file.
 base::Result<GgufSplit> SplitOf(const GgufMetadata& metadata);
 
-// Paths of all parts, in order, for a path to any part, to a whole file, or to a folder that holds one model.
-// Looks at names only. Errors: kNotFound naming the part that is missing, kInvalidArgument for a folder of several models.
+// Paths of all parts, in order, for a path to any part, to a whole file, or to a folder that holds
+// one model. Looks at names only. Errors: kNotFound naming the part that is missing,
+// kInvalidArgument for a folder of several models.
 base::Result<std::vector<std::string>> FindGgufParts(const std::string& path);
 
-// "Q4_K" for a ggml type id, also of types that aren't implemented here; the number for ids that ggml doesn't have.
+// "Q4_K" for a ggml type id, also of types that aren't implemented here; the number for ids that
+// ggml doesn't have.
 std::string GgmlTypeName(uint32_t type);
 
 }  // namespace vllm::weights

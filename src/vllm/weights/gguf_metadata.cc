@@ -30,29 +30,48 @@ T Load(const std::byte* p) {
 // An integer or bool at `p`; nothing for other types and for values over 2^63 - 1.
 std::optional<int64_t> LoadInt(GgufType type, const std::byte* p) {
   switch (type) {
-    case GgufType::kU8: case GgufType::kBool: return Load<uint8_t>(p);
-    case GgufType::kI8: return Load<int8_t>(p);
-    case GgufType::kU16: return Load<uint16_t>(p);
-    case GgufType::kI16: return Load<int16_t>(p);
-    case GgufType::kU32: return Load<uint32_t>(p);
-    case GgufType::kI32: return Load<int32_t>(p);
-    case GgufType::kI64: return Load<int64_t>(p);
+    case GgufType::kU8:
+    case GgufType::kBool:
+      return Load<uint8_t>(p);
+    case GgufType::kI8:
+      return Load<int8_t>(p);
+    case GgufType::kU16:
+      return Load<uint16_t>(p);
+    case GgufType::kI16:
+      return Load<int16_t>(p);
+    case GgufType::kU32:
+      return Load<uint32_t>(p);
+    case GgufType::kI32:
+      return Load<int32_t>(p);
+    case GgufType::kI64:
+      return Load<int64_t>(p);
     case GgufType::kU64: {
       const auto v = Load<uint64_t>(p);
       if (v > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
       return static_cast<int64_t>(v);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 size_t IntSize(GgufType type) {
   switch (type) {
-    case GgufType::kU8: case GgufType::kI8: case GgufType::kBool: return 1;
-    case GgufType::kU16: case GgufType::kI16: return 2;
-    case GgufType::kU32: case GgufType::kI32: return 4;
-    case GgufType::kU64: case GgufType::kI64: return 8;
-    default: return 0;
+    case GgufType::kU8:
+    case GgufType::kI8:
+    case GgufType::kBool:
+      return 1;
+    case GgufType::kU16:
+    case GgufType::kI16:
+      return 2;
+    case GgufType::kU32:
+    case GgufType::kI32:
+      return 4;
+    case GgufType::kU64:
+    case GgufType::kI64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -76,7 +95,8 @@ bool GgufMetadata::Add(std::string_view key, const GgufValue& value) {
 Result<int64_t> GgufMetadata::Int(std::string_view key) const {
   const GgufValue* v = Find(key);
   if (v == nullptr) return Missing(key);
-  const std::optional<int64_t> i = v->type == GgufType::kBool ? std::nullopt : LoadInt(v->type, v->bytes.data());
+  const std::optional<int64_t> i =
+      v->type == GgufType::kBool ? std::nullopt : LoadInt(v->type, v->bytes.data());
   if (!i) return WrongType(key, "an integer below 2^63");
   return *i;
 }
@@ -122,7 +142,8 @@ Result<std::string_view> GgufMetadata::String(std::string_view key) const {
   return AsText(v->bytes);
 }
 
-Result<std::string_view> GgufMetadata::String(std::string_view key, std::string_view fallback) const {
+Result<std::string_view> GgufMetadata::String(std::string_view key,
+                                              std::string_view fallback) const {
   if (!Has(key)) return fallback;
   return String(key);
 }
@@ -130,7 +151,8 @@ Result<std::string_view> GgufMetadata::String(std::string_view key, std::string_
 Result<std::vector<std::string_view>> GgufMetadata::Strings(std::string_view key) const {
   const GgufValue* v = Find(key);
   if (v == nullptr) return Missing(key);
-  if (v->type != GgufType::kArray || v->element != GgufType::kString) return WrongType(key, "an array of strings");
+  if (v->type != GgufType::kArray || v->element != GgufType::kString)
+    return WrongType(key, "an array of strings");
   std::vector<std::string_view> out;
   out.reserve(v->count);  // the parser has walked these lengths
   const std::byte* p = v->bytes.data();
@@ -160,13 +182,15 @@ Result<std::vector<int64_t>> GgufMetadata::Ints(std::string_view key) const {
 Result<std::vector<float>> GgufMetadata::Floats(std::string_view key) const {
   const GgufValue* v = Find(key);
   if (v == nullptr) return Missing(key);
-  if (v->type != GgufType::kArray || (v->element != GgufType::kF32 && v->element != GgufType::kF64)) {
+  if (v->type != GgufType::kArray ||
+      (v->element != GgufType::kF32 && v->element != GgufType::kF64)) {
     return WrongType(key, "an array of floats");
   }
   std::vector<float> out(v->count);
   for (uint64_t i = 0; i < v->count; ++i) {
-    out[i] = v->element == GgufType::kF32 ? Load<float>(v->bytes.data() + i * 4)
-                                          : static_cast<float>(Load<double>(v->bytes.data() + i * 8));
+    out[i] = v->element == GgufType::kF32
+                 ? Load<float>(v->bytes.data() + i * 4)
+                 : static_cast<float>(Load<double>(v->bytes.data() + i * 8));
   }
   return out;
 }

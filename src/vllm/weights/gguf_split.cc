@@ -1,5 +1,5 @@
-// Which files make up a GGUF model. Parts are called <name>-00001-of-00003.gguf, counted from 1; split.no inside counts
-// from 0.
+// Which files make up a GGUF model. Parts are called <name>-00001-of-00003.gguf, counted from 1;
+// split.no inside counts from 0.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -37,7 +37,8 @@ std::optional<PartName> ParsePartName(const std::string& path) {
     }
     return n;
   };
-  PartName out{path.substr(0, path.size() - kTail), number(tail.substr(1, 5)), number(tail.substr(10, 5))};
+  PartName out{path.substr(0, path.size() - kTail), number(tail.substr(1, 5)),
+               number(tail.substr(10, 5))};
   if (out.number < 1 || out.count < 1 || out.number > out.count) return std::nullopt;
   return out;
 }
@@ -61,8 +62,9 @@ Result<std::string> FindInFolder(const std::string& folder) {
   }
   if (models.empty()) return Error{Code::kNotFound, folder + ": no .gguf file in this folder"};
   if (models.size() > 1) {
-    return Error{Code::kInvalidArgument,
-                 fmt::format("{}: {} GGUF models in this folder; name one of them", folder, models.size())};
+    return Error{
+        Code::kInvalidArgument,
+        fmt::format("{}: {} GGUF models in this folder; name one of them", folder, models.size())};
   }
   return first;
 }
@@ -82,7 +84,8 @@ Result<std::vector<std::string>> FindGgufParts(const std::string& path) {
   for (int64_t i = 1; i <= name->count; ++i) {
     out.push_back(PartPath(*name, i));
     if (!base::os::FileExists(out.back())) {
-      return Error{Code::kNotFound, fmt::format("{}: part {} of {} is missing ({})", file, i, name->count, out.back())};
+      return Error{Code::kNotFound, fmt::format("{}: part {} of {} is missing ({})", file, i,
+                                                name->count, out.back())};
     }
   }
   return out;
@@ -101,7 +104,8 @@ Result<GgufSplit> SplitOf(const GgufMetadata& metadata) {
   const Result<int64_t> no = metadata.Int("split.no");
   if (!no) return no.error();
   if (*no < 0 || *no >= out.count) {
-    return Error{Code::kCorrupt, fmt::format("metadata key 'split.no' is {}, of {} parts", *no, out.count)};
+    return Error{Code::kCorrupt,
+                 fmt::format("metadata key 'split.no' is {}, of {} parts", *no, out.count)};
   }
   out.no = *no;
   const Result<int64_t> tensors = metadata.Int("split.tensors.count", -1);

@@ -1,8 +1,8 @@
 #include "vllm/weights/gguf.h"
 
-#include <random>
-
 #include <gtest/gtest.h>
+
+#include <random>
 
 #include "vllm/weights/test_files.h"
 
@@ -21,7 +21,8 @@ std::string Refusal(const GgufBuilder& b) {
   return r ? "" : r.error().message;
 }
 
-GgufBuilder One(std::vector<uint64_t> dims, uint32_t type, uint64_t offset, size_t data, std::string_view name = "a") {
+GgufBuilder One(std::vector<uint64_t> dims, uint32_t type, uint64_t offset, size_t data,
+                std::string_view name = "a") {
   GgufBuilder b;
   b.tensors.push_back(GgufTensorEntry(name, dims, type, offset));
   b.data.assign(data, '\0');
@@ -29,7 +30,8 @@ GgufBuilder One(std::vector<uint64_t> dims, uint32_t type, uint64_t offset, size
 }
 
 void ExpectContains(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
 }
 
 TEST(Gguf, ReadsShapesOutermostFirstAndAbsoluteOffsets) {
@@ -45,7 +47,8 @@ TEST(Gguf, ReadsShapesOutermostFirstAndAbsoluteOffsets) {
 
 TEST(Gguf, RefusesSizesThatWrapAroundByTensorName) {
   ExpectContains(Refusal(One({4, (1ull << 62) + 1}, kF32, 0, 32)), {"tensor 'a'", "64 bits"});
-  ExpectContains(Refusal(One({1152, (1ull << 42) + 1}, kF32, 0, 4608)), {"tensor 'a'", "past the file"});
+  ExpectContains(Refusal(One({1152, (1ull << 42) + 1}, kF32, 0, 4608)),
+                 {"tensor 'a'", "past the file"});
   ExpectContains(Refusal(One({UINT64_MAX}, kF32, 0, 32)), {"tensor 'a'", "dimension 0"});
   GgufBuilder sum = One({(1ull << 61) - 8}, kF32, 0, 32);
   sum.tensors.push_back(GgufTensorEntry("b", {1ull << 61}, kF32, (1ull << 63) - 32));
@@ -132,8 +135,14 @@ TEST(Gguf, OtherVersionsAndByteOrdersAreRefusedBySentence) {
 
 TEST(Gguf, CountsAreBoundedByTheBytesLeft) {
   const std::string head = "GGUF" + Raw<uint32_t>(3);
-  ExpectContains(Parse(head + Raw<uint64_t>(0) + Raw<uint64_t>(UINT64_MAX) + std::string(64, '\0')).error().message, {"metadata keys"});
-  ExpectContains(Parse(head + Raw<uint64_t>(UINT64_MAX) + Raw<uint64_t>(0) + std::string(64, '\0')).error().message, {"tensors"});
+  ExpectContains(Parse(head + Raw<uint64_t>(0) + Raw<uint64_t>(UINT64_MAX) + std::string(64, '\0'))
+                     .error()
+                     .message,
+                 {"metadata keys"});
+  ExpectContains(Parse(head + Raw<uint64_t>(UINT64_MAX) + Raw<uint64_t>(0) + std::string(64, '\0'))
+                     .error()
+                     .message,
+                 {"tensors"});
   for (const uint64_t count : {uint64_t{1} << 61, uint64_t{1} << 32, UINT64_MAX}) {
     for (const uint32_t element : {0u, 6u, 8u, 10u}) {
       GgufBuilder b;
@@ -159,8 +168,10 @@ TEST(Gguf, TypedReadsNameTheKey) {
   GgufBuilder b;
   b.keys.push_back(GgufU32("n", 7));
   b.keys.push_back(GgufEntry("flag", 7, Raw<uint8_t>(1)));
-  b.keys.push_back(GgufEntry("names", 9, Raw<uint32_t>(8) + Raw<uint64_t>(2) + GgufText("x") + GgufText("yz")));
-  b.keys.push_back(GgufEntry("ints", 9, Raw<uint32_t>(5) + Raw<uint64_t>(2) + Raw<int32_t>(-1) + Raw<int32_t>(5)));
+  b.keys.push_back(
+      GgufEntry("names", 9, Raw<uint32_t>(8) + Raw<uint64_t>(2) + GgufText("x") + GgufText("yz")));
+  b.keys.push_back(GgufEntry(
+      "ints", 9, Raw<uint32_t>(5) + Raw<uint64_t>(2) + Raw<int32_t>(-1) + Raw<int32_t>(5)));
   b.keys.push_back(GgufF32("nan", __builtin_nanf("")));
   const std::string file = b.Build();
   const base::Result<GgufFile> r = Parse(file);

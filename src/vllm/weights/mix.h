@@ -1,5 +1,5 @@
-// llama.cpp's quantisation mixes: which format each tensor of a model gets under a name such as "Q4_K_M".
-// The rules are those of llama.cpp without an importance matrix.
+// llama.cpp's quantisation mixes: which format each tensor of a model gets under a name such as
+// "Q4_K_M". The rules are those of llama.cpp without an importance matrix.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,33 @@ struct MixModel {
 
 class Mix {
  public:
-  // "Q4_K_M", "q8_0", "BF16", ...; "Q2_K" and "Q3_K", "Q4_K", "Q5_K" alone mean the _M mix where there is one.
-  // Errors: kInvalidArgument, listing the names.
+  // "Q4_K_M", "q8_0", "BF16", ...; "Q2_K" and "Q3_K", "Q4_K", "Q5_K" alone mean the _M mix where
+  // there is one. Errors: kInvalidArgument, listing the names.
   static base::Result<Mix> FromName(std::string_view name);
   static std::vector<std::string_view> Names();
 
   // The format of a tensor by its GGUF name and shape (outermost first).
-  vt::ir::DType Choose(const MixModel& model, std::string_view gguf_name, const std::vector<int64_t>& shape) const;
+  vt::ir::DType Choose(const MixModel& model, std::string_view gguf_name,
+                       const std::vector<int64_t>& shape) const;
 
   std::string_view name() const { return name_; }
 
  private:
   // kUniform: one format but for the output. kPlain: no quantisation.
   enum class Kind : uint8_t {
-    kPlain, kUniform, kQ2K, kQ2KS, kQ3KS, kQ3KM, kQ3KL, kQ4KS, kQ4KM, kQ5KS, kQ5KM, kQ6K, kIQ4
+    kPlain,
+    kUniform,
+    kQ2K,
+    kQ2KS,
+    kQ3KS,
+    kQ3KM,
+    kQ3KL,
+    kQ4KS,
+    kQ4KM,
+    kQ5KS,
+    kQ5KM,
+    kQ6K,
+    kIQ4
   };
   struct Entry;
   static std::span<const Entry> Table();  // in ascending size

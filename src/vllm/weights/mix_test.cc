@@ -1,15 +1,17 @@
 #include "vllm/weights/mix.h"
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
 
-#include <gtest/gtest.h>
-
 namespace vllm::weights {
 namespace {
 
-std::ifstream Golden(const std::string& name) { return std::ifstream(VLLM_SOURCE_DIR "/tests/goldens/weights/" + name); }
+std::ifstream Golden(const std::string& name) {
+  return std::ifstream(VLLM_SOURCE_DIR "/tests/goldens/weights/" + name);
+}
 
 // What llama-quantize made of three small models (tools/make_mix_goldens.py).
 TEST(Mix, EveryTensorGetsTheFormatThatLlamaQuantizeGivesIt) {

@@ -13,7 +13,8 @@ struct Pair {
   std::string_view gguf, hf;
 };
 
-constexpr std::array<Pair, 3> kWhole = {{{"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}}};
+constexpr std::array<Pair, 3> kWhole = {
+    {{"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}}};
 
 // Of a layer, alike in every family: "blk.N.<gguf>" is "model.layers.N.<hf>".
 constexpr std::array<Pair, 10> kLayer = {{{"attn_norm", "input_layernorm"},
@@ -29,9 +30,10 @@ constexpr std::array<Pair, 10> kLayer = {{{"attn_norm", "input_layernorm"},
 
 // The norms around the blocks: the same Hugging Face name means another place in Gemma's sandwich.
 constexpr std::array<Pair, 1> kPlainNorms = {{{"ffn_norm", "post_attention_layernorm"}}};
-constexpr std::array<Pair, 3> kSandwichNorms = {{{"post_attention_norm", "post_attention_layernorm"},
-                                                 {"ffn_norm", "pre_feedforward_layernorm"},
-                                                 {"post_ffw_norm", "post_feedforward_layernorm"}}};
+constexpr std::array<Pair, 3> kSandwichNorms = {
+    {{"post_attention_norm", "post_attention_layernorm"},
+     {"ffn_norm", "pre_feedforward_layernorm"},
+     {"post_ffw_norm", "post_feedforward_layernorm"}}};
 
 // Cuts ".weight" or ".bias" off.
 std::optional<std::string_view> CutSuffix(std::string_view& name) {
@@ -48,14 +50,16 @@ std::optional<std::pair<std::string_view, std::string_view>> CutLayer(std::strin
   const size_t dot = text.find('.');
   if (dot == 0 || dot == std::string_view::npos) return std::nullopt;
   const std::string_view number = text.substr(0, dot);
-  const bool digits = std::all_of(number.begin(), number.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  const bool digits = std::all_of(number.begin(), number.end(),
+                                  [](unsigned char c) { return std::isdigit(c) != 0; });
   // One spelling a layer, or two tensors of a file could get one name.
   if (!digits || (number.size() > 1 && number[0] == '0')) return std::nullopt;
   return std::pair{number, text.substr(dot + 1)};
 }
 
 template <size_t N>
-std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::string_view name, bool to_hf) {
+std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::string_view name,
+                                       bool to_hf) {
   for (const Pair& p : table) {
     if ((to_hf ? p.gguf : p.hf) == name) return to_hf ? p.hf : p.gguf;
   }
@@ -65,8 +69,10 @@ std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::st
 std::optional<std::string> Translate(std::string_view family, std::string_view name, bool to_hf) {
   const std::optional<std::string_view> suffix = CutSuffix(name);
   if (!suffix) return std::nullopt;
-  if (const auto whole = Lookup(kWhole, name, to_hf)) return std::string(*whole) + std::string(*suffix);
-  const std::string_view from = to_hf ? "blk." : "model.layers.", to = to_hf ? "model.layers." : "blk.";
+  if (const auto whole = Lookup(kWhole, name, to_hf))
+    return std::string(*whole) + std::string(*suffix);
+  const std::string_view from = to_hf ? "blk." : "model.layers.",
+                         to = to_hf ? "model.layers." : "blk.";
   if (!base::StartsWith(name, from)) return std::nullopt;
   const auto layer = CutLayer(name.substr(from.size()));
   if (!layer) return std::nullopt;
@@ -89,13 +95,17 @@ std::optional<std::string> GgufFromHf(std::string_view family, std::string_view 
 }
 
 std::optional<std::string> CanonicalName(std::string_view name) {
-  for (const std::string_view other : {"vision_tower.", "vision_model.", "audio_tower.", "multi_modal_projector."}) {
-    if (base::StartsWith(name, other) || base::StartsWith(name, fmt::format("model.{}", other))) return std::nullopt;
+  for (const std::string_view other :
+       {"vision_tower.", "vision_model.", "audio_tower.", "multi_modal_projector."}) {
+    if (base::StartsWith(name, other) || base::StartsWith(name, fmt::format("model.{}", other)))
+      return std::nullopt;
   }
-  for (const auto& [prefix, instead] : {std::pair<std::string_view, std::string_view>{"model.language_model.", "model."},
-                                        {"language_model.model.", "model."},
-                                        {"language_model.", ""}}) {
-    if (base::StartsWith(name, prefix)) return std::string(instead) + std::string(name.substr(prefix.size()));
+  for (const auto& [prefix, instead] :
+       {std::pair<std::string_view, std::string_view>{"model.language_model.", "model."},
+        {"language_model.model.", "model."},
+        {"language_model.", ""}}) {
+    if (base::StartsWith(name, prefix))
+      return std::string(instead) + std::string(name.substr(prefix.size()));
   }
   return std::string(name);
 }

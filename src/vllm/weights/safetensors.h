@@ -1,5 +1,5 @@
-// safetensors files: 8 bytes of header length, a JSON header, then the tensors without holes (the format:
-// huggingface/safetensors). Parsing only; data stays in the mapped file.
+// safetensors files: 8 bytes of header length, a JSON header, then the tensors without holes (the
+// format: huggingface/safetensors). Parsing only; data stays in the mapped file.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,13 @@ struct SafetensorsTensor {
   uint64_t bytes = 0;          // 0 for a tensor with an empty dimension
 };
 
-// Tensors in file order. Errors name the tensor and field: kCorrupt for ranges that leave the file, overlap, leave a hole
-// or disagree with the shape; kUnsupported for data types that aren't implemented (F8_E4M3 and so on).
+// Tensors in file order. Errors name the tensor and field: kCorrupt for ranges that leave the file,
+// overlap, leave a hole or disagree with the shape; kUnsupported for data types that aren't
+// implemented (F8_E4M3 and so on).
 base::Result<std::vector<SafetensorsTensor>> ParseSafetensors(std::span<const std::byte> file);
 
-// model.safetensors.index.json: tensor name -> file name. File names with a folder in them are refused.
+// model.safetensors.index.json: tensor name -> file name. File names with a folder in them are
+// refused.
 base::Result<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string_view json);
 
 }  // namespace vllm::weights

@@ -1,8 +1,8 @@
 // Attention over a paged cache, tile by tile with a running softmax.
 //
-// K is stored transposed in its block, so that 16 keys of one dimension are neighbours: scores need no horizontal sums,
-// in decode and in prefill alike. A tile of keys is converted to f32 scratch once and used by all its queries: the
-// tokens of the tile times the heads that share the KV head.
+// K is stored transposed in its block, so that 16 keys of one dimension are neighbours: scores need
+// no horizontal sums, in decode and in prefill alike. A tile of keys is converted to f32 scratch
+// once and used by all its queries: the tokens of the tile times the heads that share the KV head.
 #pragma once
 
 #include "vt/cpu/kernels.h"
@@ -12,10 +12,10 @@
 namespace vt::cpu {
 namespace {
 
-constexpr int kSpan = 16;                   // keys that lie together in a block
-constexpr int kSpanVectors = kSpan / kNr;   // 2 or 1
+constexpr int kSpan = 16;                  // keys that lie together in a block
+constexpr int kSpanVectors = kSpan / kNr;  // 2 or 1
 constexpr int kSpans = kAttentionKeys / kSpan;
-constexpr int kQueryStep = 4;               // rows in registers
+constexpr int kQueryStep = 4;  // rows in registers
 
 inline int64_t ElementBytes(const KvLayer& kv) { return kv.half ? 2 : 4; }
 inline std::byte* KeysOf(const KvLayer& kv, int64_t block, int64_t head) {
@@ -79,7 +79,8 @@ struct TileScratch {
   int64_t pitch_d;
 };
 
-inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySpan& s, int index, const TileScratch& m) {
+inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySpan& s, int index,
+                     const TileScratch& m) {
   const KvLayer& kv = a.kv;
   const int64_t d_count = kv.head_dim;
   const int64_t block = t.block_table[s.first / kv.block_size], offset = s.first % kv.block_size;
@@ -94,7 +95,8 @@ inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySp
   for (int64_t j = 0; j < s.count; ++j) {
     float* v = m.v + (index * kSpan + j) * m.pitch_d;
     int64_t d = 0;
-    for (; d + kNr <= d_count; d += kNr) Store(v + d, LoadElements(kv, values, (offset + j) * d_count + d));
+    for (; d + kNr <= d_count; d += kNr)
+      Store(v + d, LoadElements(kv, values, (offset + j) * d_count + d));
     for (; d < d_count; ++d) v[d] = LoadElement(kv, values, (offset + j) * d_count + d);
     for (; d < m.pitch_d; ++d) v[d] = 0;
   }
@@ -122,8 +124,8 @@ inline void SpanScores(int64_t head_dim, const float* q, const float* k, float* 
 }
 
 // Masks and exponentiates a row of scores; rescales what was summed before.
-inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan* spans, int count, int64_t row,
-                        const TileScratch& m) {
+inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan* spans, int count,
+                        int64_t row, const TileScratch& m) {
   const float low = -__builtin_inff();
   float* s = m.scores + row * kAttentionKeys;
   vi lane;
@@ -169,7 +171,8 @@ inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan*
 }
 
 // o[4 rows] += p v.
-inline void WeightedValues(int64_t keys, int64_t pitch_d, const float* p, const float* v, float* o) {
+inline void WeightedValues(int64_t keys, int64_t pitch_d, const float* p, const float* v,
+                           float* o) {
   for (int64_t d = 0; d < pitch_d; d += 2 * kNr) {
     vf acc[kQueryStep][2];
     for (int r = 0; r < kQueryStep; ++r) {
@@ -269,13 +272,16 @@ void Attend(const AttentionArgs& a, const AttentionTile& t, std::byte* scratch) 
       continue;
     }
     const int64_t token = t.token_begin + i / group, head = t.kv_head * group + i % group;
-    ScaleRow(o, m.sum[i] > 0 ? 1.0f / m.sum[i] : 0.0f, 0, head_dim, a.out + token * a.out_stride + head * head_dim);
+    ScaleRow(o, m.sum[i] > 0 ? 1.0f / m.sum[i] : 0.0f, 0, head_dim,
+             a.out + token * a.out_stride + head * head_dim);
   }
 }
 
-void AttentionJoin(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim, float* out) {
+void AttentionJoin(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim,
+                   float* out) {
   float max = -__builtin_inff();
-  for (int64_t i = 0; i < parts; ++i) max = partial[i * part_stride] > max ? partial[i * part_stride] : max;
+  for (int64_t i = 0; i < parts; ++i)
+    max = partial[i * part_stride] > max ? partial[i * part_stride] : max;
   float sum = 0;
   for (int64_t d = 0; d < head_dim; ++d) out[d] = 0;
   if (max == -__builtin_inff()) return;

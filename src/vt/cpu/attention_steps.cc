@@ -9,15 +9,19 @@ namespace {
 
 class KvWriteStep : public Step {
  public:
-  KvWriteStep(ir::NodeId node, const KernelSet& k, const KvLayer& kv, const RowsView& key, const RowsView& value,
-              const int32_t* slots)
+  KvWriteStep(ir::NodeId node, const KernelSet& k, const KvLayer& kv, const RowsView& key,
+              const RowsView& value, const int32_t* slots)
       : Step(node), kernels_(k), kv_(kv), key_(key), value_(value), slots_(slots) {}
 
-  int64_t Chunks(const ir::Bucket& now) const override { return (key_.outer.At(now) + kTokens - 1) / kTokens; }
+  int64_t Chunks(const ir::Bucket& now) const override {
+    return (key_.outer.At(now) + kTokens - 1) / kTokens;
+  }
   void Run(const ir::Bucket& now, int64_t chunk, std::byte*) const override {
-    for (int64_t t = chunk * kTokens; t < std::min((chunk + 1) * kTokens, key_.outer.At(now)); ++t) {
+    for (int64_t t = chunk * kTokens; t < std::min((chunk + 1) * kTokens, key_.outer.At(now));
+         ++t) {
       if (slots_[t] < 0) continue;
-      kernels_.kv_write(kv_, key_.base + t * key_.stride, value_.base + t * value_.stride, slots_[t]);
+      kernels_.kv_write(kv_, key_.base + t * key_.stride, value_.base + t * value_.stride,
+                        slots_[t]);
     }
   }
 
@@ -29,8 +33,8 @@ class KvWriteStep : public Step {
   const int32_t* slots_;
 };
 
-// Cut of a step: tiles of queries a (request, KV head), each over all its keys or, when there are fewer tiles than
-// would keep the team busy, over `parts` ranges of them.
+// Cut of a step: tiles of queries a (request, KV head), each over all its keys or, when there are
+// fewer tiles than would keep the team busy, over `parts` ranges of them.
 struct AttentionWork {
   const KernelSet& kernels;
   AttentionArgs args;
@@ -38,7 +42,8 @@ struct AttentionWork {
   int64_t table_width;
   int64_t tile_tokens;
   int threads;
-  std::shared_ptr<std::vector<float>> partial;  // [item][part][row][head_dim + 2]; shared by all layers
+  std::shared_ptr<std::vector<float>>
+      partial;  // [item][part][row][head_dim + 2]; shared by all layers
 
   int64_t Group() const { return args.heads / args.kv.kv_heads; }
   int64_t PartFloats() const { return tile_tokens * Group() * (args.kv.head_dim + 2); }
@@ -60,7 +65,8 @@ struct AttentionWork {
       if (Tokens(r) > 0) longest = std::max(longest, keys);
     }
     if (cut.items > 0 && cut.items < 2 * threads) {
-      cut.parts = std::clamp<int64_t>(std::min(2 * threads / cut.items, longest / 128), 1, MaxParts());
+      cut.parts =
+          std::clamp<int64_t>(std::min(2 * threads / cut.items, longest / 128), 1, MaxParts());
     }
     return cut;
   }
@@ -79,7 +85,8 @@ struct AttentionWork {
       // The last tiles see the most keys: they go first.
       const int64_t tile = tiles - 1 - i / args.kv.kv_heads;
       const int64_t begin = query_start[r] + tile * tile_tokens;
-      return {r, i % args.kv.kv_heads, begin, std::min<int64_t>(begin + tile_tokens, query_start[r + 1])};
+      return {r, i % args.kv.kv_heads, begin,
+              std::min<int64_t>(begin + tile_tokens, query_start[r + 1])};
     }
     return {0, 0, 0, 0};
   }
@@ -87,12 +94,14 @@ struct AttentionWork {
 
 class AttentionStep : public Step {
  public:
-  AttentionStep(ir::NodeId node, std::shared_ptr<AttentionWork> work) : Step(node), work_(std::move(work)) {}
+  AttentionStep(ir::NodeId node, std::shared_ptr<AttentionWork> work)
+      : Step(node), work_(std::move(work)) {}
 
   int64_t Chunks(const ir::Bucket& now) const override {
     const auto cut = work_->CutOf(now);
     // One token over a short context is less work than waking anybody.
-    if (cut.parts == 1 && now.tokens == 1 && work_->seq_lens[0] * work_->args.heads * work_->args.kv.head_dim < 32768) {
+    if (cut.parts == 1 && now.tokens == 1 &&
+        work_->seq_lens[0] * work_->args.heads * work_->args.kv.head_dim < 32768) {
       return 1;
     }
     return cut.items * cut.parts;
@@ -105,7 +114,9 @@ class AttentionStep : public Step {
       RunPart(now, cut, chunk / cut.parts, chunk % cut.parts, scratch);
     }
   }
-  int64_t ScratchBytes() const override { return AttentionScratchBytes(work_->Group(), work_->args.kv.head_dim); }
+  int64_t ScratchBytes() const override {
+    return AttentionScratchBytes(work_->Group(), work_->args.kv.head_dim);
+  }
 
  private:
   void RunPart(const ir::Bucket& now, const AttentionWork::Cut& cut, int64_t index, int64_t part,
@@ -120,10 +131,12 @@ class AttentionStep : public Step {
     t.key_end = work_->seq_lens[item.request];
     if (cut.parts > 1) {
       int64_t first = 0;
-      if (work_->args.window > 0) first = std::max<int64_t>(0, work_->positions[item.begin] - work_->args.window + 1);
+      if (work_->args.window > 0)
+        first = std::max<int64_t>(0, work_->positions[item.begin] - work_->args.window + 1);
       const int64_t block = work_->args.kv.block_size;
       first = first / block * block;
-      const int64_t size = ((t.key_end - first + cut.parts - 1) / cut.parts + block - 1) / block * block;
+      const int64_t size =
+          ((t.key_end - first + cut.parts - 1) / cut.parts + block - 1) / block * block;
       t.key_begin = std::min(first + part * size, t.key_end);
       t.key_end = std::min(t.key_begin + size, t.key_end);
       t.partial = work_->partial->data() + (index * cut.parts + part) * work_->PartFloats();
@@ -136,9 +149,12 @@ class AttentionStep : public Step {
 
 class AttentionJoinStep : public Step {
  public:
-  AttentionJoinStep(ir::NodeId node, std::shared_ptr<AttentionWork> work) : Step(node), work_(std::move(work)) {}
+  AttentionJoinStep(ir::NodeId node, std::shared_ptr<AttentionWork> work)
+      : Step(node), work_(std::move(work)) {}
 
-  int64_t Chunks(const ir::Bucket& now) const override { return work_->CutOf(now).parts > 1 ? 1 : 0; }
+  int64_t Chunks(const ir::Bucket& now) const override {
+    return work_->CutOf(now).parts > 1 ? 1 : 0;
+  }
   void Run(const ir::Bucket& now, int64_t, std::byte*) const override {
     const auto cut = work_->CutOf(now);
     const int64_t head_dim = work_->args.kv.head_dim, group = work_->Group();
@@ -146,9 +162,10 @@ class AttentionJoinStep : public Step {
       const AttentionWork::Item item = work_->Find(now, i);
       const float* p = work_->partial->data() + i * cut.parts * work_->PartFloats();
       for (int64_t row = 0; row < (item.end - item.begin) * group; ++row) {
-        work_->kernels.attention_join(p + row * (head_dim + 2), cut.parts, work_->PartFloats(), head_dim,
-                                      work_->args.out + (item.begin + row / group) * work_->args.out_stride +
-                                          (item.head * group + row % group) * head_dim);
+        work_->kernels.attention_join(
+            p + row * (head_dim + 2), cut.parts, work_->PartFloats(), head_dim,
+            work_->args.out + (item.begin + row / group) * work_->args.out_stride +
+                (item.head * group + row % group) * head_dim);
       }
     }
   }

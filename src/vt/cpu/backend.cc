@@ -23,7 +23,8 @@ CpuQueue& Mine(Queue& q) { return static_cast<CpuQueue&>(q); }
 
 }  // namespace
 
-CpuBackend::CpuBackend(KernelSet kernels, int threads) : kernels_(std::move(kernels)), team_(threads) {}
+CpuBackend::CpuBackend(KernelSet kernels, int threads)
+    : kernels_(std::move(kernels)), team_(threads) {}
 CpuBackend::~CpuBackend() {
   for (void* p : blocks_) std::free(p);
 }
@@ -37,12 +38,15 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node) const {
     case Op::kLinear: {
       const auto& a = node.attrs.as<ir::LinearAttrs>();
       for (int i = 0; i < a.segments; ++i) {
-        if (kernels_.linear[static_cast<int>(type(static_cast<size_t>(1 + i)))] == nullptr) return false;
+        if (kernels_.linear[static_cast<int>(type(static_cast<size_t>(1 + i)))] == nullptr)
+          return false;
       }
       return true;
     }
-    case Op::kLinearAdd: return kernels_.linear[static_cast<int>(type(1))] != nullptr;
-    default: return true;
+    case Op::kLinearAdd:
+      return kernels_.linear[static_cast<int>(type(1))] != nullptr;
+    default:
+      return true;
   }
 }
 
@@ -50,19 +54,23 @@ ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket&) cons
   return ir::IsQuantised(weight) ? ir::DType::kQ8_A32 : ir::DType::kF32;
 }
 
-ir::WeightLayout CpuBackend::LayoutFor(ir::DType format, int64_t rows, int64_t columns, ir::WeightUse use) const {
+ir::WeightLayout CpuBackend::LayoutFor(ir::DType format, int64_t rows, int64_t columns,
+                                       ir::WeightUse use) const {
   if (use == ir::WeightUse::kPlain) return {kVectorLayout, rows * columns * 4};
   if (use == ir::WeightUse::kEmbedding) return {kRowLayout, rows * ir::Bytes(format, columns)};
   const int64_t panel = PanelBytesOf(format, kernels_.nr, columns);
-  // The kernels fetch ahead but never read ahead; a cache line more keeps the last panel's end off the next buffer.
+  // The kernels fetch ahead but never read ahead; a cache line more keeps the last panel's end off
+  // the next buffer.
   return {PanelLayoutName(kernels_, format), (rows + kernels_.nr - 1) / kernels_.nr * panel + 64};
 }
 
-std::string CpuBackend::PickKernel(const ir::Graph& graph, const ir::Node& node, const ir::Bucket& bucket) const {
+std::string CpuBackend::PickKernel(const ir::Graph& graph, const ir::Node& node,
+                                   const ir::Bucket& bucket) const {
   if (node.op == ir::Op::kLinear || node.op == ir::Op::kLinearAdd) {
     const ir::Shape& x = graph.value(node.inputs[0]).shape;
     const int64_t rows = x.size() > 1 ? ir::Rows(x, bucket) : 1;
-    return fmt::format("{}.{}.{}", rows < 4 ? "gemv" : "gemm", ir::Name(graph.value(node.inputs[1]).dtype), kernels_.name);
+    return fmt::format("{}.{}.{}", rows < 4 ? "gemv" : "gemm",
+                       ir::Name(graph.value(node.inputs[1]).dtype), kernels_.name);
   }
   return fmt::format("{}.{}", ir::Name(node.op), kernels_.name);
 }
@@ -76,7 +84,8 @@ ir::Rates CpuBackend::MachineRates() const {
     for (int i = 0; i < 3; ++i) {
       const auto start = std::chrono::steady_clock::now();
       f();
-      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      best = std::min(
+          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     return best;
   };
@@ -85,13 +94,13 @@ ir::Rates CpuBackend::MachineRates() const {
   std::vector<uint64_t> data(kBytes / 8, 1);
   std::vector<uint64_t> sums(static_cast<size_t>(team.size()) * 8);
   r.bytes_per_second = kBytes / seconds([&] {
-    team.Run([&](int m) {
-      const size_t n = data.size() / static_cast<size_t>(team.size());
-      uint64_t s = 0;
-      for (size_t i = 0; i < n; ++i) s += data[static_cast<size_t>(m) * n + i];
-      sums[static_cast<size_t>(m) * 8] = s;
-    });
-  });
+                         team.Run([&](int m) {
+                           const size_t n = data.size() / static_cast<size_t>(team.size());
+                           uint64_t s = 0;
+                           for (size_t i = 0; i < n; ++i) s += data[static_cast<size_t>(m) * n + i];
+                           sums[static_cast<size_t>(m) * 8] = s;
+                         });
+                       });
   // A GEMM whose weight stays in cache: 64 rows of 512, 64 rows of x.
   constexpr int64_t kN = 64, kK = 512, kRows = 64;
   for (const bool int8 : {false, true}) {
@@ -110,21 +119,23 @@ ir::Rates CpuBackend::MachineRates() const {
     a.out_stride = kN;
     double& rate = int8 ? r.int8_ops_per_second : r.flops_per_second;
     rate = 2.0 * kN * kK * kRows * team.size() / seconds([&] {
-      team.Run([&](int) {
-        std::vector<float> out(kRows * kN);
-        std::vector<std::byte> scratch(static_cast<size_t>(LinearScratchBytes(kernels_.nr, kK)));
-        LinearArgs mine = a;
-        mine.out = out.data();
-        kernels_.linear[static_cast<int>(t)](mine, 0, panels, scratch.data());
-      });
-    });
+             team.Run([&](int) {
+               std::vector<float> out(kRows * kN);
+               std::vector<std::byte> scratch(
+                   static_cast<size_t>(LinearScratchBytes(kernels_.nr, kK)));
+               LinearArgs mine = a;
+               mine.out = out.data();
+               kernels_.linear[static_cast<int>(t)](mine, 0, panels, scratch.data());
+             });
+           });
   }
   constexpr int kBarriers = 100;
   r.seconds_per_node = seconds([&] {
-    team.Run([&](int) {
-      for (int i = 0; i < kBarriers; ++i) team.Barrier();
-    });
-  }) / kBarriers;
+                         team.Run([&](int) {
+                           for (int i = 0; i < kBarriers; ++i) team.Barrier();
+                         });
+                       }) /
+                       kBarriers;
   rates_ = std::make_unique<ir::Rates>(r);
   return r;
 }
@@ -133,7 +144,8 @@ ir::Rates CpuBackend::MachineRates() const {
 
 DeviceInfo CpuBackend::Info() const {
   const HostMemory m = MemoryOfHost();
-  return {"cpu", fmt::format("{}, {} threads, {}", ProcessorName(), team_.size(), kernels_.name), m.total, m.available};
+  return {"cpu", fmt::format("{}, {} threads, {}", ProcessorName(), team_.size(), kernels_.name),
+          m.total, m.available};
 }
 
 base::Status CpuBackend::RefuseInCapture(const char* call) {
@@ -148,12 +160,14 @@ base::Result<void*> CpuBackend::Allocate(int64_t bytes) {
   const uint64_t available = MemoryOfHost().available;
   void* p = nullptr;
   if (bytes >= 0 && static_cast<uint64_t>(bytes) < available) {
-    p = std::aligned_alloc(kAlignment, static_cast<size_t>((bytes + kAlignment) / kAlignment * kAlignment));
+    p = std::aligned_alloc(kAlignment,
+                           static_cast<size_t>((bytes + kAlignment) / kAlignment * kAlignment));
   }
   if (p == nullptr) {
-    return base::Error{base::Code::kResourceExhausted,
-                       fmt::format("cpu: {} asked for, {} of memory available",
-                                   base::HumanBytes(static_cast<uint64_t>(bytes)), base::HumanBytes(available))};
+    return base::Error{
+        base::Code::kResourceExhausted,
+        fmt::format("cpu: {} asked for, {} of memory available",
+                    base::HumanBytes(static_cast<uint64_t>(bytes)), base::HumanBytes(available))};
   }
   blocks_.insert(p);
   return p;
@@ -166,7 +180,9 @@ void CpuBackend::Free(void* p) {
 
 // --- queues
 
-base::Result<std::unique_ptr<Queue>> CpuBackend::CreateQueue() { return std::unique_ptr<Queue>(new CpuQueue); }
+base::Result<std::unique_ptr<Queue>> CpuBackend::CreateQueue() {
+  return std::unique_ptr<Queue>(new CpuQueue);
+}
 
 base::Status CpuBackend::CopyToDevice(Queue& q, void* dst, const void* src, int64_t bytes) {
   return Mine(q).Submit([=]() -> base::Status {
@@ -187,7 +203,9 @@ base::Status CpuBackend::Fill(Queue& q, void* dst, uint8_t value, int64_t bytes)
   });
 }
 base::Status CpuBackend::Synchronize(Queue&) { return RefuseInCapture("Synchronize"); }
-base::Result<std::unique_ptr<Event>> CpuBackend::CreateEvent() { return std::unique_ptr<Event>(new CpuEvent); }
+base::Result<std::unique_ptr<Event>> CpuBackend::CreateEvent() {
+  return std::unique_ptr<Event>(new CpuEvent);
+}
 base::Status CpuBackend::Record(Queue&, Event&) { return {}; }
 base::Status CpuBackend::Wait(Event&) { return RefuseInCapture("Wait"); }
 
@@ -204,12 +222,15 @@ base::Status CpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
     std::memcpy(dst, src.data, static_cast<size_t>(src.rows * ir::Bytes(src.format, src.columns)));
     return {};
   }
-  if (layout.name != PanelLayoutName(kernels_, src.format) || PanelBytesOf(src.format, kernels_.nr, src.columns) == 0) {
-    return base::Error{base::Code::kUnsupported, fmt::format("cpu: no layout '{}' for {} rows of {} values of {}",
-                                                             layout.name, src.rows, src.columns, ir::Name(src.format))};
+  if (layout.name != PanelLayoutName(kernels_, src.format) ||
+      PanelBytesOf(src.format, kernels_.nr, src.columns) == 0) {
+    return base::Error{base::Code::kUnsupported,
+                       fmt::format("cpu: no layout '{}' for {} rows of {} values of {}",
+                                   layout.name, src.rows, src.columns, ir::Name(src.format))};
   }
   const int64_t panels = (src.rows + kernels_.nr - 1) / kernels_.nr;
-  const int64_t step = std::max<int64_t>(1, (64 << 10) / PanelBytesOf(src.format, kernels_.nr, src.columns));
+  const int64_t step =
+      std::max<int64_t>(1, (64 << 10) / PanelBytesOf(src.format, kernels_.nr, src.columns));
   team_.ForEach((panels + step - 1) / step, [&](int64_t i) {
     RepackPanels(src, kernels_.nr, i * step, std::min((i + 1) * step, panels), out);
   });
@@ -220,7 +241,8 @@ int64_t CpuBackend::StateBlockBytes(const ir::StateGroup& group, int64_t block_s
   return KvLayerOf(group, block_size).block_bytes;
 }
 
-base::Result<std::unique_ptr<Executable>> CpuBackend::Compile(ir::Plan plan, const Bindings& bindings) {
+base::Result<std::unique_ptr<Executable>> CpuBackend::Compile(ir::Plan plan,
+                                                              const Bindings& bindings) {
   const auto tables = [this](const ir::RopeAttrs& attrs) {
     for (const auto& t : rope_tables_) {
       if (t->attrs() == attrs) return t;
@@ -246,7 +268,8 @@ base::Status CpuBackend::BeginCapture(Queue& q) {
 
 base::Result<GraphHandle> CpuBackend::EndCaptureGraph(Queue& q) {
   if (capturing_ != &Mine(q)) {
-    return base::Error{base::Code::kInvalidArgument, "EndCaptureGraph without BeginCapture on this queue"};
+    return base::Error{base::Code::kInvalidArgument,
+                       "EndCaptureGraph without BeginCapture on this queue"};
   }
   Recording recording = std::move(capturing_->recorded);
   capturing_->recorded.clear();
@@ -262,7 +285,8 @@ base::Result<GraphHandle> CpuBackend::EndCaptureGraph(Queue& q) {
 
 base::Status CpuBackend::ReplayGraph(Queue& q, GraphHandle graph) {
   const auto it = graphs_.find(graph);
-  if (it == graphs_.end()) return base::Error{base::Code::kInvalidArgument, fmt::format("no graph {} to replay", graph)};
+  if (it == graphs_.end())
+    return base::Error{base::Code::kInvalidArgument, fmt::format("no graph {} to replay", graph)};
   for (const auto& work : it->second) {
     if (const base::Status s = Mine(q).Submit(work); !s) return s;
   }
@@ -275,18 +299,22 @@ void CpuBackend::DestroyGraph(GraphHandle graph) { graphs_.erase(graph); }
 
 std::vector<DeviceInfo> CpuPlatform::Devices(std::string*) {
   const HostMemory m = MemoryOfHost();
-  return {{"cpu", fmt::format("{}, {} cores, {}", ProcessorName(), UsableCores(), AvailableIsas().front()), m.total,
-           m.available}};
+  return {{"cpu",
+           fmt::format("{}, {} cores, {}", ProcessorName(), UsableCores(), AvailableIsas().front()),
+           m.total, m.available}};
 }
 
 base::Result<std::unique_ptr<Backend>> CpuPlatform::Open(const Options& options) {
   if (options.index != 0) {
-    return base::Error{base::Code::kNotFound, fmt::format("there is no cpu:{}; the CPU is one device, cpu", options.index)};
+    return base::Error{
+        base::Code::kNotFound,
+        fmt::format("there is no cpu:{}; the CPU is one device, cpu", options.index)};
   }
   constexpr int kMostThreads = 1024;
   if (options.threads < 0 || options.threads > kMostThreads) {
-    return base::Error{base::Code::kInvalidArgument,
-                       fmt::format("{} threads; give 0 (one a core) to {}", options.threads, kMostThreads)};
+    return base::Error{
+        base::Code::kInvalidArgument,
+        fmt::format("{} threads; give 0 (one a core) to {}", options.threads, kMostThreads)};
   }
   base::Result<KernelSet> kernels = KernelsFor(options.isa);
   if (!kernels) return kernels.error();

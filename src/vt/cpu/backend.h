@@ -1,4 +1,5 @@
-// The CPU as a device: plain memory, synchronous queues, panels of weights for the machine's instruction set.
+// The CPU as a device: plain memory, synchronous queues, panels of weights for the machine's
+// instruction set.
 #pragma once
 
 #include <map>
@@ -25,8 +26,10 @@ class CpuBackend : public Backend {
   bool Supports(const ir::Graph& graph, const ir::Node& node) const override;
   ir::DType ValueType() const override { return ir::DType::kF32; }
   ir::DType ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const override;
-  ir::WeightLayout LayoutFor(ir::DType format, int64_t rows, int64_t columns, ir::WeightUse use) const override;
-  std::string PickKernel(const ir::Graph& graph, const ir::Node& node, const ir::Bucket& bucket) const override;
+  ir::WeightLayout LayoutFor(ir::DType format, int64_t rows, int64_t columns,
+                             ir::WeightUse use) const override;
+  std::string PickKernel(const ir::Graph& graph, const ir::Node& node,
+                         const ir::Bucket& bucket) const override;
   ir::Rates MachineRates() const override;
 
   // --- Backend
@@ -45,7 +48,8 @@ class CpuBackend : public Backend {
   base::Status Wait(Event& e) override;
   base::Status Repack(const WeightView& src, const ir::WeightLayout& layout, void* dst) override;
   int64_t StateBlockBytes(const ir::StateGroup& group, int64_t block_size) const override;
-  base::Result<std::unique_ptr<Executable>> Compile(ir::Plan plan, const Bindings& bindings) override;
+  base::Result<std::unique_ptr<Executable>> Compile(ir::Plan plan,
+                                                    const Bindings& bindings) override;
   bool SupportsGraphCapture() const override { return true; }
   base::Status BeginCapture(Queue& q) override;
   base::Result<GraphHandle> EndCaptureGraph(Queue& q) override;

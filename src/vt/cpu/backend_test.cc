@@ -1,4 +1,5 @@
-// The CPU device as a whole: a model's step against the reference interpreter, and the rules of memory and capture.
+// The CPU device as a whole: a model's step against the reference interpreter, and the rules of
+// memory and capture.
 #include "vt/cpu/backend.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,8 @@ struct Stored {
   std::vector<float> values;
 };
 
-// Two layers with all that a step has: merged linears of mixed formats, a window, soft caps, norms of heads, tied head.
+// Two layers with all that a step has: merged linears of mixed formats, a window, soft caps, norms
+// of heads, tied head.
 class Model {
  public:
   Model() {
@@ -55,28 +57,39 @@ class Model {
   }
 
   ir::Graph Build() const {
-    ir::Builder b("model", [this](const std::string& n) -> std::optional<ir::WeightInfo> {
-      const auto i = weights.find(n);
-      return i == weights.end() ? std::nullopt : std::optional(i->second.info);
-    }, {.dtype = DType::kF32, .block_size = 16, .max_model_len = 128});
+    ir::Builder b("model",
+                  [this](const std::string& n) -> std::optional<ir::WeightInfo> {
+                    const auto i = weights.find(n);
+                    return i == weights.end() ? std::nullopt : std::optional(i->second.info);
+                  },
+                  {.dtype = DType::kF32, .block_size = 16, .max_model_len = 128});
     ir::RopeAttrs rope{.rotary_dim = 24, .frequencies = {}};
-    for (int i = 0; i < 12; ++i) rope.frequencies.push_back(std::pow(100.0f, -static_cast<float>(i) / 12));
+    for (int i = 0; i < 12; ++i)
+      rope.frequencies.push_back(std::pow(100.0f, -static_cast<float>(i) / 12));
     ValueId h = b.Embed("embed.weight", 99, 64);
     for (const std::string l : {"0.", "1."}) {
       const ValueId x = b.RmsNorm(h, l + "in.weight", 1e-5f);
-      const ValueId q = b.Rope(b.RmsNorm(b.Heads(b.Linear(x, l + "q", 128), 4, 32), l + "qn.weight", 1e-6f, 1), rope);
+      const ValueId q = b.Rope(
+          b.RmsNorm(b.Heads(b.Linear(x, l + "q", 128), 4, 32), l + "qn.weight", 1e-6f, 1), rope);
       const ValueId k = b.Rope(b.Heads(b.Linear(x, l + "k", 64), 2, 32), rope);
       const ValueId v = b.Heads(b.Linear(x, l + "v", 64), 2, 32);
-      const ir::AttentionAttrs a{.heads = 4, .kv_heads = 2, .head_dim = 32, .scale = 0.2f,
-                                 .softcap = l == "0." ? 20.0f : 0.0f, .window = l == "0." ? 0 : 7};
+      const ir::AttentionAttrs a{.heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 32,
+                                 .scale = 0.2f,
+                                 .softcap = l == "0." ? 20.0f : 0.0f,
+                                 .window = l == "0." ? 0 : 7};
       h = b.Add(h, b.Linear(b.Attention(q, k, v, a, l + "attn"), l + "o", 64));
       const ValueId y = b.RmsNorm(h, l + "post.weight", 1e-5f);
-      const ValueId m = b.Mul(b.Act(b.Linear(y, l + "gate", 96), ir::Activation::kGeluTanh), b.Linear(y, l + "up", 96));
+      const ValueId m = b.Mul(b.Act(b.Linear(y, l + "gate", 96), ir::Activation::kGeluTanh),
+                              b.Linear(y, l + "up", 96));
       h = b.Add(h, b.Linear(m, l + "down", 64));
     }
     const ValueId out = b.OutputOnly(b.RmsNorm(h, "norm.weight", 1e-5f));
-    const ValueId logits = b.SoftCap(b.Emit(ir::Op::kLinear, "head", {out, b.Weight("embed.weight", {99, 64})},
-                                            {ir::LinearAttrs{}}), 30);
+    const ValueId logits =
+        b.SoftCap(b.Emit(ir::Op::kLinear, "head", {out, b.Weight("embed.weight", {99, 64})},
+                         {ir::LinearAttrs{}}),
+                  30);
     auto g = b.Finish({logits});
     EXPECT_TRUE(g.ok()) << g.error().message;
     return *g;
@@ -118,12 +131,15 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
     for (const ir::Value& v : plan.graph.values) {
       if (v.kind != ir::ValueKind::kWeight || bind.weights.count(v.name) > 0) continue;
       const Stored& s = model.weights.at(v.name);
-      const int64_t rows = s.info.shape.size() == 1 ? 1 : s.info.shape[0], columns = s.info.shape.back();
+      const int64_t rows = s.info.shape.size() == 1 ? 1 : s.info.shape[0],
+                    columns = s.info.shape.back();
       DeviceWeight w{.format = s.info.dtype};
-      w.layout = backend->LayoutFor(s.info.dtype, rows, columns,
-                                    s.info.shape.size() == 1 ? ir::WeightUse::kPlain : ir::WeightUse::kLinear);
+      w.layout = backend->LayoutFor(
+          s.info.dtype, rows, columns,
+          s.info.shape.size() == 1 ? ir::WeightUse::kPlain : ir::WeightUse::kLinear);
       w.data = *backend->Allocate(w.layout.bytes);
-      ASSERT_TRUE(backend->Repack({s.data.data(), s.info.dtype, rows, columns}, w.layout, w.data).ok());
+      ASSERT_TRUE(
+          backend->Repack({s.data.data(), s.info.dtype, rows, columns}, w.layout, w.data).ok());
       bind.weights[v.name] = w;
     }
     for (const ir::StateGroup& g : plan.graph.state_groups) {
@@ -132,7 +148,8 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
       for (int l = 0; l < g.layers; ++l) {
         const int64_t bytes = 10 * backend->StateBlockBytes(g, 16);
         bind.state.back().push_back(*backend->Allocate(bytes));
-        std::memset(bind.state.back().back(), 0xff, static_cast<size_t>(bytes));  // NaN: must never be read
+        std::memset(bind.state.back().back(), 0xff,
+                    static_cast<size_t>(bytes));  // NaN: must never be read
       }
     }
     const StepLayout layout(plan.graph, bucket);
@@ -141,9 +158,11 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
     auto executable = backend->Compile(plan, bind);
     ASSERT_TRUE(executable.ok()) << executable.error().message;
     auto queue = *backend->CreateQueue();
-    ir::Interpreter oracle(plan.graph, [&](const ir::Value& w) { return model.weights.at(w.name).values; }, 16);
+    ir::Interpreter oracle(
+        plan.graph, [&](const ir::Value& w) { return model.weights.at(w.name).values; }, 16);
 
-    // A prompt of 20 beside one of 9, then a piece of 5 with a decode and a new prompt, then decodes alone.
+    // A prompt of 20 beside one of 9, then a piece of 5 with a decode and a new prompt, then
+    // decodes alone.
     const std::vector<std::vector<Request>> steps = {
         {{0, 20, {3, 1, 7}}, {0, 9, {2, 0}}},
         {{20, 5, {3, 1, 7}}, {9, 1, {2, 0}}, {0, 17, {5, 6}}},
@@ -153,7 +172,8 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
     for (size_t s = 0; s < steps.size(); ++s) {
       SCOPED_TRACE(s);
       std::memset(bind.inputs, 0, static_cast<size_t>(layout.bytes()));
-      ir::Bucket now{0, static_cast<int64_t>(steps[s].size()), static_cast<int64_t>(steps[s].size())};
+      ir::Bucket now{0, static_cast<int64_t>(steps[s].size()),
+                     static_cast<int64_t>(steps[s].size())};
       for (const Request& r : steps[s]) now.tokens += r.count;
       const StepHeader header{static_cast<int32_t>(now.tokens), static_cast<int32_t>(now.requests),
                               static_cast<int32_t>(now.outputs), 0};
@@ -174,7 +194,8 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
           }
           for (int64_t t = 0; t < r.count; ++t, ++row) {
             const int64_t at = r.start + t;
-            if (f.name == ir::kTokenIds) p[row] = static_cast<int32_t>((at * 37 + static_cast<int64_t>(i) * 11) % 99);
+            if (f.name == ir::kTokenIds)
+              p[row] = static_cast<int32_t>((at * 37 + static_cast<int64_t>(i) * 11) % 99);
             if (f.name == ir::kPositions) p[row] = static_cast<int32_t>(at);
             if (f.name.rfind("slots", 0) == 0) {
               p[row] = r.blocks[static_cast<size_t>(at / 16)] * 16 + static_cast<int32_t>(at % 16);
@@ -194,8 +215,8 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
       const std::vector<float>& reference = (*want)[static_cast<size_t>(logits)].f;
       ASSERT_EQ(static_cast<int64_t>(reference.size()), now.outputs * 99);
       for (size_t i = 0; i < reference.size(); ++i) {
-        // The same int8 activations on both sides, unless f32 rounding moves one by a step: 1/127 of a block's maximum
-        // in one of 64 products, through two layers.
+        // The same int8 activations on both sides, unless f32 rounding moves one by a step: 1/127
+        // of a block's maximum in one of 64 products, through two layers.
         ASSERT_NEAR(got[i], reference[i], 0.02) << "logit " << i;
       }
     }
@@ -211,7 +232,8 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, StepOnCpu, testing::ValuesIn(AvailableIsas()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, StepOnCpu, testing::ValuesIn(AvailableIsas()),
+                         [](const auto& i) { return i.param; });
 
 TEST(CpuBackend, RefusesMoreMemoryThanThereIs) {
   const auto b = Open("scalar", 1);

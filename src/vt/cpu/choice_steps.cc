@@ -7,11 +7,13 @@ namespace {
 
 class ChoiceStep : public Step {
  public:
-  ChoiceStep(ir::NodeId node, const KernelSet& k, const RowsView& logits, const RowsView& params, int32_t* out)
+  ChoiceStep(ir::NodeId node, const KernelSet& k, const RowsView& logits, const RowsView& params,
+             int32_t* out)
       : Step(node), kernels_(k), logits_(logits), params_(params), out_(out) {}
   int64_t Chunks(const ir::Bucket& now) const override { return logits_.count(now); }
   void Run(const ir::Bucket&, int64_t row, std::byte*) const override {
-    const ir::SamplingRow r = params_.base == nullptr ? ir::SamplingRow{} : ir::UnpackSamplingRow(params_.row(row));
+    const ir::SamplingRow r =
+        params_.base == nullptr ? ir::SamplingRow{} : ir::UnpackSamplingRow(params_.row(row));
     // A temperature of 0 is arg-max, of which there is a vector form.
     out_[row] = r.temperature == 0 ? kernels_.argmax(logits_.row(row), logits_.width)
                                    : ir::SampleToken(logits_.row(row), logits_.width, r);
@@ -37,7 +39,8 @@ base::Status CompileChoice(const Context& c, ir::NodeId id, Steps& steps) {
   }
   const auto out = c.Arena(n.outputs[0]);
   if (!out) return out.error();
-  steps.push_back(std::make_unique<ChoiceStep>(id, c.kernels, *logits, params, reinterpret_cast<int32_t*>(*out)));
+  steps.push_back(std::make_unique<ChoiceStep>(id, c.kernels, *logits, params,
+                                               reinterpret_cast<int32_t*>(*out)));
   return {};
 }
 

@@ -24,8 +24,10 @@ void RopeTable::Ensure(int64_t positions) {
     for (int64_t i = 0; i < half(); ++i) {
       // The angle is rounded to f32, as the models' own code computes it.
       const double angle = static_cast<float>(p) * attrs_.frequencies[static_cast<size_t>(i)];
-      cos_[static_cast<size_t>(p * half() + i)] = static_cast<float>(std::cos(angle)) * attrs_.magnitude;
-      sin_[static_cast<size_t>(p * half() + i)] = static_cast<float>(std::sin(angle)) * attrs_.magnitude;
+      cos_[static_cast<size_t>(p * half() + i)] =
+          static_cast<float>(std::cos(angle)) * attrs_.magnitude;
+      sin_[static_cast<size_t>(p * half() + i)] =
+          static_cast<float>(std::sin(angle)) * attrs_.magnitude;
     }
   }
 }
@@ -44,7 +46,8 @@ base::Result<RowsView> Context::Rows(ir::ValueId id) const {
   for (size_t i = 1; i + 1 < v.shape.size(); ++i) r.inner *= v.shape[i].At(plan.bucket);
   if (v.shape.size() > 1) r.outer = v.shape[0];
   r.stride = r.inner * r.width;
-  if (v.dtype != ir::DType::kF32 && v.kind != ir::ValueKind::kWeight) return Internal("is not f32", v);
+  if (v.dtype != ir::DType::kF32 && v.kind != ir::ValueKind::kWeight)
+    return Internal("is not f32", v);
   switch (v.kind) {
     case ir::ValueKind::kNode: {
       const base::Result<std::byte*> p = Arena(id);
@@ -62,10 +65,12 @@ base::Result<RowsView> Context::Rows(ir::ValueId id) const {
     }
     case ir::ValueKind::kInput:
       for (const StepLayout::Field& f : layout.fields()) {
-        if (f.value == id) r.base = reinterpret_cast<float*>(static_cast<std::byte*>(bindings.inputs) + f.offset);
+        if (f.value == id)
+          r.base = reinterpret_cast<float*>(static_cast<std::byte*>(bindings.inputs) + f.offset);
       }
       return r;
-    case ir::ValueKind::kState: break;
+    case ir::ValueKind::kState:
+      break;
   }
   return Internal("is not a tensor", v);
 }
@@ -78,7 +83,8 @@ base::Result<const float*> Context::Vector(ir::ValueId id) const {
 
 base::Result<const int32_t*> Context::Input(ir::ValueId id) const {
   for (const StepLayout::Field& f : layout.fields()) {
-    if (f.value == id) return reinterpret_cast<const int32_t*>(static_cast<std::byte*>(bindings.inputs) + f.offset);
+    if (f.value == id)
+      return reinterpret_cast<const int32_t*>(static_cast<std::byte*>(bindings.inputs) + f.offset);
   }
   if (value(id).kind == ir::ValueKind::kNode) {
     const base::Result<std::byte*> p = Arena(id);
@@ -91,7 +97,8 @@ base::Result<const int32_t*> Context::Input(ir::ValueId id) const {
 base::Result<const DeviceWeight*> Context::Weight(ir::ValueId id) const {
   const ir::Value& v = value(id);
   const auto it = bindings.weights.find(v.name);
-  if (v.kind != ir::ValueKind::kWeight || it == bindings.weights.end()) return Internal("is not a loaded weight", v);
+  if (v.kind != ir::ValueKind::kWeight || it == bindings.weights.end())
+    return Internal("is not a loaded weight", v);
   return &it->second;
 }
 
@@ -111,7 +118,8 @@ base::Result<KvLayer> Context::Kv(ir::ValueId state) const {
   const ir::Value& v = value(state);
   if (v.kind != ir::ValueKind::kState || v.group < 0) return Internal("is not a state", v);
   const auto group = static_cast<size_t>(v.group), layer = static_cast<size_t>(v.layer);
-  if (group >= bindings.state.size() || layer >= bindings.state[group].size()) return Internal("has no memory", v);
+  if (group >= bindings.state.size() || layer >= bindings.state[group].size())
+    return Internal("has no memory", v);
   KvLayer kv = KvLayerOf(plan.graph.state_groups[group], bindings.block_size);
   kv.data = static_cast<std::byte*>(bindings.state[group][layer]);
   return kv;

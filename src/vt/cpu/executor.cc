@@ -7,11 +7,18 @@
 
 namespace vt::cpu {
 
-CpuExecutable::CpuExecutable(ir::Plan plan, const Bindings& bindings, const KernelSet& kernels, ThreadTeam& team)
-    : plan_(std::move(plan)), bindings_(bindings), layout_(plan_.graph, plan_.bucket), kernels_(kernels), team_(team) {}
+CpuExecutable::CpuExecutable(ir::Plan plan, const Bindings& bindings, const KernelSet& kernels,
+                             ThreadTeam& team)
+    : plan_(std::move(plan)),
+      bindings_(bindings),
+      layout_(plan_.graph, plan_.bucket),
+      kernels_(kernels),
+      team_(team) {}
 
-base::Result<std::unique_ptr<CpuExecutable>> CpuExecutable::Compile(ir::Plan plan, const Bindings& bindings,
-                                                                    const KernelSet& kernels, ThreadTeam& team,
+base::Result<std::unique_ptr<CpuExecutable>> CpuExecutable::Compile(ir::Plan plan,
+                                                                    const Bindings& bindings,
+                                                                    const KernelSet& kernels,
+                                                                    ThreadTeam& team,
                                                                     const RopeTables& rope_tables) {
   std::unique_ptr<CpuExecutable> e(new CpuExecutable(std::move(plan), bindings, kernels, team));
   const Context c = {e->plan_,
@@ -44,11 +51,13 @@ base::Result<ir::Bucket> CpuExecutable::Prepare() {
   const auto& h = *reinterpret_cast<const StepHeader*>(bytes);
   const ir::Bucket& b = plan_.bucket;
   const ir::Bucket now = {h.tokens, h.requests, h.outputs};
-  if (now.tokens < 0 || now.requests < 0 || now.outputs < 0 || now.tokens > b.tokens || now.requests > b.requests ||
-      now.outputs > b.outputs) {
-    return base::Error{base::Code::kInvalidArgument,
-                       fmt::format("a step of {} tokens, {} requests, {} outputs does not fit the bucket {}, {}, {}",
-                                   now.tokens, now.requests, now.outputs, b.tokens, b.requests, b.outputs)};
+  if (now.tokens < 0 || now.requests < 0 || now.outputs < 0 || now.tokens > b.tokens ||
+      now.requests > b.requests || now.outputs > b.outputs) {
+    return base::Error{
+        base::Code::kInvalidArgument,
+        fmt::format(
+            "a step of {} tokens, {} requests, {} outputs does not fit the bucket {}, {}, {}",
+            now.tokens, now.requests, now.outputs, b.tokens, b.requests, b.outputs)};
   }
   if (positions_offset_ >= 0 && !rope_tables_.empty()) {
     const auto* positions = reinterpret_cast<const int32_t*>(bytes + positions_offset_);
@@ -64,7 +73,8 @@ void CpuExecutable::Walk(const ir::Bucket& now, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) counters_[i].next.store(0, std::memory_order_relaxed);
   team_.Run([&](int member) {
     auto& buffer = scratch_[static_cast<size_t>(member)];
-    auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(buffer.data()) + 63) & ~uintptr_t{63});
+    auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(buffer.data()) + 63) &
+                                                 ~uintptr_t{63});
     bool fresh = true;         // nothing ran since the last barrier
     bool alone_before = true;  // what ran was member 0's
     for (size_t i = begin; i < end; ++i) {
@@ -111,7 +121,8 @@ base::Status CpuExecutable::RunFirst(Queue& queue, int count) {
 
 base::Result<std::vector<double>> CpuExecutable::Profile(Queue& queue) {
   if (static_cast<CpuQueue&>(queue).capturing) {
-    return base::Error{base::Code::kInvalidArgument, "Profile cannot be captured: end the capture first"};
+    return base::Error{base::Code::kInvalidArgument,
+                       "Profile cannot be captured: end the capture first"};
   }
   const base::Result<ir::Bucket> now = Prepare();
   if (!now) return now.error();

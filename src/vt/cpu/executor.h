@@ -26,8 +26,10 @@ class CpuQueue : public Queue {
 class CpuExecutable : public Executable {
  public:
   using RopeTables = std::function<std::shared_ptr<RopeTable>(const ir::RopeAttrs&)>;
-  static base::Result<std::unique_ptr<CpuExecutable>> Compile(ir::Plan plan, const Bindings& bindings,
-                                                              const KernelSet& kernels, ThreadTeam& team,
+  static base::Result<std::unique_ptr<CpuExecutable>> Compile(ir::Plan plan,
+                                                              const Bindings& bindings,
+                                                              const KernelSet& kernels,
+                                                              ThreadTeam& team,
                                                               const RopeTables& rope_tables);
 
   const ir::Plan& plan() const override { return plan_; }
@@ -37,7 +39,8 @@ class CpuExecutable : public Executable {
   void* ValueAddress(ir::ValueId id) const override;
 
  private:
-  CpuExecutable(ir::Plan plan, const Bindings& bindings, const KernelSet& kernels, ThreadTeam& team);
+  CpuExecutable(ir::Plan plan, const Bindings& bindings, const KernelSet& kernels,
+                ThreadTeam& team);
   // Sizes of this very step; errors when they exceed the bucket.
   base::Result<ir::Bucket> Prepare();
   void Walk(const ir::Bucket& now, size_t begin, size_t end);
@@ -51,7 +54,7 @@ class CpuExecutable : public Executable {
   struct alignas(64) Counter {
     std::atomic<int64_t> next{0};
   };
-  std::vector<Counter> counters_;  // by step
+  std::vector<Counter> counters_;                // by step
   std::vector<std::vector<std::byte>> scratch_;  // by member
   std::vector<std::shared_ptr<RopeTable>> rope_tables_;
   int64_t positions_offset_ = -1;

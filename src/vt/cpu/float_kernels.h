@@ -1,4 +1,5 @@
-// x w^T for weights in f32, f16 and bf16: panels [k][nr] of the weight's own type against f32 activations.
+// x w^T for weights in f32, f16 and bf16: panels [k][nr] of the weight's own type against f32
+// activations.
 #pragma once
 
 #include "vt/cpu/quant_kernels.h"
@@ -49,7 +50,8 @@ void FloatGemv(const LinearArgs& a, int64_t begin, int64_t end) {
 
 // 6 x 2 accumulators, two vectors of weights and a broadcast: 15 of 16 registers.
 template <int MR>
-inline void FloatTile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels, const float* w0, const float* w1) {
+inline void FloatTile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels,
+                      const float* w0, const float* w1) {
   const float* x[MR];
   for (int m = 0; m < MR; ++m) x[m] = FloatRow(a, row + m);
   vf acc[MR][2] = {};
@@ -85,10 +87,14 @@ void FloatGemm(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scrat
 template <ir::DType T>
 void FloatLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scratch) {
   switch (a.rows) {
-    case 1: return FloatGemv<T, 1>(a, begin, end);
-    case 2: return FloatGemv<T, 2>(a, begin, end);
-    case 3: return FloatGemv<T, 3>(a, begin, end);
-    default: return FloatGemm<T>(a, begin, end, scratch);
+    case 1:
+      return FloatGemv<T, 1>(a, begin, end);
+    case 2:
+      return FloatGemv<T, 2>(a, begin, end);
+    case 3:
+      return FloatGemv<T, 3>(a, begin, end);
+    default:
+      return FloatGemm<T>(a, begin, end, scratch);
   }
 }
 

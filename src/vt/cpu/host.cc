@@ -29,11 +29,14 @@ HostMemory MemoryOfHost() {
   HostMemory m;
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {
-    uint64_t* to = line.rfind("MemTotal:", 0) == 0 ? &m.total : line.rfind("MemAvailable:", 0) == 0 ? &m.available : nullptr;
+    uint64_t* to = line.rfind("MemTotal:", 0) == 0       ? &m.total
+                   : line.rfind("MemAvailable:", 0) == 0 ? &m.available
+                                                         : nullptr;
     if (to != nullptr) *to = std::stoull(line.substr(line.find(':') + 1)) * 1024;
   }
   if (m.total == 0) {
-    m.total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+    m.total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+              static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
     m.available = m.total;
   }
   return m;

@@ -1,4 +1,5 @@
-// What the operating system says of this machine: cores that this process may use, memory, the processor's name.
+// What the operating system says of this machine: cores that this process may use, memory, the
+// processor's name.
 #pragma once
 
 #include <cstdint>

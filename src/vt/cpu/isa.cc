@@ -19,12 +19,16 @@ std::vector<Isa> Isas() {
 #if defined(__x86_64__)
   const auto avx512 = [] {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   };
-  all.push_back({"avx512_vnni", [] { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                                            __builtin_cpu_supports("avx512vnni") > 0; },
+  all.push_back({"avx512_vnni",
+                 [] {
+                   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vnni") > 0;
+                 },
                  KernelsAvx512Vnni});
   all.push_back({"avx512", avx512, KernelsAvx512});
   all.push_back({"avx2",
@@ -61,8 +65,9 @@ base::Result<KernelSet> KernelsFor(const std::string& isa) {
       return i.kernels();
     }
   }
-  return base::Error{base::Code::kInvalidArgument, fmt::format("no instruction set is called \"{}\"; known are: {}",
-                                                               base::Printable(isa), fmt::join(known, ", "))};
+  return base::Error{base::Code::kInvalidArgument,
+                     fmt::format("no instruction set is called \"{}\"; known are: {}",
+                                 base::Printable(isa), fmt::join(known, ", "))};
 }
 
 }  // namespace vt::cpu

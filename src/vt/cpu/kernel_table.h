@@ -11,17 +11,22 @@ namespace {
 
 template <ir::DType... T>
 inline void AddQuantised(KernelSet& s) {
-  ((s.linear[static_cast<int>(T)] = QuantLinear<T>, s.read_row[static_cast<int>(T)] = QuantReadRow<T>), ...);
+  ((s.linear[static_cast<int>(T)] = QuantLinear<T>,
+    s.read_row[static_cast<int>(T)] = QuantReadRow<T>),
+   ...);
 }
 template <ir::DType... T>
 inline void AddPlain(KernelSet& s) {
-  ((s.linear[static_cast<int>(T)] = FloatLinear<T>, s.read_row[static_cast<int>(T)] = FloatReadRow<T>), ...);
+  ((s.linear[static_cast<int>(T)] = FloatLinear<T>,
+    s.read_row[static_cast<int>(T)] = FloatReadRow<T>),
+   ...);
 }
 
 inline void FillKernels(KernelSet& s) {
   using enum ir::DType;
   s.nr = kNr;
-  AddQuantised<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS>(s);
+  AddQuantised<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
+               kIQ4_XS>(s);
   AddPlain<kF32, kF16, kBF16>(s);
   s.quantize = QuantizeRow;
   s.rms_norm = RmsNormRow;

@@ -1,5 +1,5 @@
-// What an instruction set's translation unit offers: a table of functions over ranges of work. Threads, buffers and
-// plans are the executor's business.
+// What an instruction set's translation unit offers: a table of functions over ranges of work.
+// Threads, buffers and plans are the executor's business.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +29,22 @@ struct LinearArgs {
 // Panels [begin, end). `scratch` has LinearScratchBytes(k).
 using LinearFn = void (*)(const LinearArgs&, int64_t begin, int64_t end, std::byte* scratch);
 // Two panels unpacked to codes or floats, their scales and minima, and the sums of a few rows of x.
-constexpr int64_t LinearScratchBytes(int nr, int64_t k) { return int64_t{nr} * k * 8 + k * 8 + 4096; }
+constexpr int64_t LinearScratchBytes(int nr, int64_t k) {
+  return int64_t{nr} * k * 8 + k * 8 + 4096;
+}
 
 // Row `lane` of a panel as f32.
-using ReadRowFn = void (*)(const std::byte* panel, int lane, int64_t k, float* out, std::byte* scratch);
+using ReadRowFn = void (*)(const std::byte* panel, int lane, int64_t k, float* out,
+                           std::byte* scratch);
 
-// One layer of a paged cache. A block holds, for each head, K transposed [head_dim][pitch] and V [block_size][head_dim],
-// pitch = block_size rounded up to 16.
+// One layer of a paged cache. A block holds, for each head, K transposed [head_dim][pitch] and V
+// [block_size][head_dim], pitch = block_size rounded up to 16.
 struct KvLayer {
   std::byte* data = nullptr;
   int64_t block_bytes = 0;
   int64_t block_size = 16, pitch = 16;
   int64_t kv_heads = 0, head_dim = 0;
-  bool half = true;   // 16 bits, else f32
+  bool half = true;    // 16 bits, else f32
   bool brain = false;  // bf16 instead of f16
 };
 
@@ -56,9 +59,9 @@ struct AttentionArgs {
   int64_t window = 0;
   bool causal = true;
 };
-// Queries [token_begin, token_end) of one request, the heads of one KV head, against the keys [key_begin, key_end).
-// positions are those of the tokens. Writes the output or, when `partial` is given, for each (token, head of the
-// group): max, sum, head_dim unnormalised values.
+// Queries [token_begin, token_end) of one request, the heads of one KV head, against the keys
+// [key_begin, key_end). positions are those of the tokens. Writes the output or, when `partial` is
+// given, for each (token, head of the group): max, sum, head_dim unnormalised values.
 struct AttentionTile {
   int64_t token_begin = 0, token_end = 0;
   const int32_t* positions = nullptr;  // by token
@@ -68,15 +71,28 @@ struct AttentionTile {
   float* partial = nullptr;
 };
 using AttentionFn = void (*)(const AttentionArgs&, const AttentionTile&, std::byte* scratch);
-inline constexpr int64_t kAttentionKeys = 64;     // keys a tile
-inline constexpr int64_t kAttentionQueries = 48;  // rows (token, head) a tile; more when one token has more heads
+inline constexpr int64_t kAttentionKeys = 64;  // keys a tile
+inline constexpr int64_t kAttentionQueries =
+    48;  // rows (token, head) a tile; more when one token has more heads
 constexpr int64_t AttentionScratchBytes(int64_t group, int64_t head_dim) {
   const int64_t rows = kAttentionQueries + group + 8;
-  return 4 * (rows * (2 * head_dim + kAttentionKeys + 16 + 4) + 2 * (kAttentionKeys + 16) * (head_dim + 16)) + 4096;
+  return 4 * (rows * (2 * head_dim + kAttentionKeys + 16 + 4) +
+              2 * (kAttentionKeys + 16) * (head_dim + 16)) +
+         4096;
 }
 
 enum class Binary : uint8_t { kAdd, kSub, kMul, kDiv };
-enum class Activate : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kSigmoid, kTanh, kExp, kSoftplus, kSquaredRelu };
+enum class Activate : uint8_t {
+  kSilu,
+  kGeluTanh,
+  kGelu,
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kExp,
+  kSoftplus,
+  kSquaredRelu
+};
 
 struct KernelSet {
   std::string name;  // "avx2"
@@ -86,9 +102,10 @@ struct KernelSet {
 
   // Rows of n floats. Outputs may be their inputs.
   void (*quantize)(const float* x, int64_t n, std::byte* out) = nullptr;
-  void (*rms_norm)(const float* x, const float* w, float eps, float offset, int64_t n, float* y) = nullptr;
-  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, float offset, int64_t n,
-                     float* y) = nullptr;
+  void (*rms_norm)(const float* x, const float* w, float eps, float offset, int64_t n,
+                   float* y) = nullptr;
+  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, float offset,
+                     int64_t n, float* y) = nullptr;
   void (*binary)(Binary op, const float* a, const float* b, int64_t n, float* y) = nullptr;
   void (*scale)(const float* x, float multiply, float add, int64_t n, float* y) = nullptr;
   void (*activate)(Activate fn, const float* x, int64_t n, float* y) = nullptr;
@@ -96,8 +113,8 @@ struct KernelSet {
   void (*softcap)(const float* x, float inverse, float cap, int64_t n, float* y) = nullptr;
   void (*softmax)(const float* x, int64_t n, bool log, float* y) = nullptr;
   // cos and sin: rotary / 2 values each.
-  void (*rope)(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved, int64_t n,
-               float* y) = nullptr;
+  void (*rope)(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved,
+               int64_t n, float* y) = nullptr;
   int32_t (*argmax)(const float* x, int64_t n) = nullptr;
 
   // K and V of one token ([kv_heads][head_dim] each) into a slot.

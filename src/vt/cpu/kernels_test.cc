@@ -1,4 +1,5 @@
-// Kernels of every instruction set that this machine has, against the scalar reference conversions of quant.h.
+// Kernels of every instruction set that this machine has, against the scalar reference conversions
+// of quant.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,9 +33,9 @@ void PrintTo(const Case& c, std::ostream* os) { *os << c.isa << "_" << Name(c.fo
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string& isa : AvailableIsas()) {
-    for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                    DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
-                    DType::kIQ4_XS}) {
+    for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
+                    DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
+                    DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
       cases.push_back({isa, t});
     }
   }
@@ -69,13 +70,14 @@ class LinearKernel : public testing::TestWithParam<Case> {
 TEST_P(LinearKernel, ReadsRowsOutOfPanels) {
   std::vector<float> row(kK);
   for (int64_t n = 0; n < kN; ++n) {
-    kernels_.read_row[static_cast<int>(GetParam().format)](packed_.data() + n / kernels_.nr * panel_bytes_,
-                                                           static_cast<int>(n % kernels_.nr), kK, row.data(),
-                                                           scratch_.data());
+    kernels_.read_row[static_cast<int>(GetParam().format)](
+        packed_.data() + n / kernels_.nr * panel_bytes_, static_cast<int>(n % kernels_.nr), kK,
+        row.data(), scratch_.data());
     for (int64_t k = 0; k < kK; ++k) {
       const float want = w_[static_cast<size_t>(n * kK + k)];
       // One rounding of scale * code - min against the reference's.
-      ASSERT_NEAR(row[static_cast<size_t>(k)], want, 2e-6f * (1 + std::fabs(want))) << "row " << n << " column " << k;
+      ASSERT_NEAR(row[static_cast<size_t>(k)], want, 2e-6f * (1 + std::fabs(want)))
+          << "row " << n << " column " << k;
     }
   }
 }
@@ -85,7 +87,8 @@ TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
   for (int64_t rows : {1, 2, 3, 4, 5, 17}) {
     SCOPED_TRACE(rows);
     std::vector<float> x = Normal(rows * kK, 7);
-    for (int64_t k = 0; k < kK; ++k) x[static_cast<size_t>(k)] = k % 2 ? 3.0f : 2.9f;  // all near +127: widest sums
+    for (int64_t k = 0; k < kK; ++k)
+      x[static_cast<size_t>(k)] = k % 2 ? 3.0f : 2.9f;  // all near +127: widest sums
     const std::vector<float> bias = Normal(kN, 3), residual = Normal(rows * kN, 4);
     const int64_t row_bytes = quantised ? ActivationRowBytes(kK) : kK * 4;
     std::vector<std::byte> packed_x(static_cast<size_t>(rows * row_bytes));
@@ -131,14 +134,17 @@ TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
     kernels_.linear[static_cast<int>(GetParam().format)](a, 0, panels_, scratch_.data());
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t n = 0; n < kN; ++n) {
-        double want = bias[static_cast<size_t>(n)] + residual[static_cast<size_t>(r * kN + n)], size = 1;
+        double want = bias[static_cast<size_t>(n)] + residual[static_cast<size_t>(r * kN + n)],
+               size = 1;
         for (int64_t k = 0; k < kK; ++k) {
-          const double p = static_cast<double>(x[static_cast<size_t>(r * kK + k)]) * w_[static_cast<size_t>(n * kK + k)];
+          const double p = static_cast<double>(x[static_cast<size_t>(r * kK + k)]) *
+                           w_[static_cast<size_t>(n * kK + k)];
           want += p;
           size += std::fabs(p);
         }
         // f32 sums of 512 products.
-        ASSERT_NEAR(out[static_cast<size_t>(r * kN + n)], want, 2e-6 * size) << "row " << r << " of x, " << n << " of w";
+        ASSERT_NEAR(out[static_cast<size_t>(r * kN + n)], want, 2e-6 * size)
+            << "row " << r << " of x, " << n << " of w";
       }
     }
   }
@@ -160,7 +166,9 @@ TEST_P(RowKernel, ActivationsMatchDoublePrecision) {
   const std::pair<Activate, double (*)(double)> all[] = {
       {Activate::kSilu, [](double v) { return v / (1 + std::exp(-v)); }},
       {Activate::kGeluTanh,
-       [](double v) { return v / (1 + std::exp(-2 * 0.7978845608028654 * (v + 0.044715 * v * v * v))); }},
+       [](double v) {
+         return v / (1 + std::exp(-2 * 0.7978845608028654 * (v + 0.044715 * v * v * v)));
+       }},
       {Activate::kGelu, [](double v) { return 0.5 * v * std::erfc(-v * 0.7071067811865476); }},
       {Activate::kRelu, [](double v) { return v > 0 ? v : 0; }},
       {Activate::kSigmoid, [](double v) { return 1 / (1 + std::exp(-v)); }},
@@ -174,8 +182,8 @@ TEST_P(RowKernel, ActivationsMatchDoublePrecision) {
     k.activate(fn, x.data(), n, y.data());
     for (size_t i = 0; i < x.size(); ++i) {
       const double w = want(x[i]);
-      // 1e-6, and where an exponent u of e^u was itself rounded to f32, |u| 2^-24 more (|u| < 100). Results below the
-      // smallest normal float may be 0.
+      // 1e-6, and where an exponent u of e^u was itself rounded to f32, |u| 2^-24 more (|u| < 100).
+      // Results below the smallest normal float may be 0.
       ASSERT_NEAR(y[i], w, std::fabs(w) * 1.2e-5 + 2e-37) << static_cast<int>(fn) << " at " << x[i];
       if (std::fabs(x[i]) < 5) {
         ASSERT_NEAR(y[i], w, std::fabs(w) * 3e-6) << static_cast<int>(fn) << " at " << x[i];
@@ -191,7 +199,8 @@ TEST_P(RowKernel, NormsAndSoftmaxOfOddLengths) {
     const std::vector<float> x = Normal(n, 1, 3), w = Normal(n, 2), b = Normal(n, 5);
     std::vector<float> y(x.size());
     double squares = 0, mean = 0, variance = 0, max = -1e30, sum = 0;
-    for (float v : x) squares += static_cast<double>(v) * v, mean += v, max = std::max<double>(max, v);
+    for (float v : x)
+      squares += static_cast<double>(v) * v, mean += v, max = std::max<double>(max, v);
     mean /= static_cast<double>(n);
     for (float v : x) variance += (v - mean) * (v - mean), sum += std::exp(v - max);
     k.rms_norm(x.data(), w.data(), 1e-5f, 1, n, y.data());
@@ -201,7 +210,8 @@ TEST_P(RowKernel, NormsAndSoftmaxOfOddLengths) {
     }
     k.layer_norm(x.data(), w.data(), b.data(), 1e-5f, 0, n, y.data());
     for (size_t i = 0; i < x.size(); ++i) {
-      const double want = (x[i] - mean) / std::sqrt(variance / static_cast<double>(n) + 1e-5) * w[i] + b[i];
+      const double want =
+          (x[i] - mean) / std::sqrt(variance / static_cast<double>(n) + 1e-5) * w[i] + b[i];
       ASSERT_NEAR(y[i], want, 2e-5 * (1 + std::fabs(want)));
     }
     k.softmax(x.data(), n, false, y.data());
@@ -229,9 +239,10 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
     float softcap;
     bool half;
   };
-  for (const Shape& s : {Shape{9, 3, 64, 16, 0, 70, 1, 0, false}, Shape{4, 1, 40, 16, 5, 33, 7, 0, false},
-                         Shape{4, 2, 64, 16, 0, 0, 21, 30, false}, Shape{2, 2, 32, 24, 9, 50, 3, 0, false},
-                         Shape{8, 2, 128, 32, 0, 40, 5, 0, true}}) {
+  for (const Shape& s :
+       {Shape{9, 3, 64, 16, 0, 70, 1, 0, false}, Shape{4, 1, 40, 16, 5, 33, 7, 0, false},
+        Shape{4, 2, 64, 16, 0, 0, 21, 30, false}, Shape{2, 2, 32, 24, 9, 50, 3, 0, false},
+        Shape{8, 2, 128, 32, 0, 40, 5, 0, true}}) {
     SCOPED_TRACE(s.head_dim);
     const int64_t keys = s.past + s.tokens, blocks = (keys + s.block - 1) / s.block;
     KvLayer kv;
@@ -241,12 +252,15 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
     kv.head_dim = s.head_dim;
     kv.half = s.half;
     kv.block_bytes = s.kv_heads * s.head_dim * (kv.pitch + s.block) * (s.half ? 2 : 4);
-    std::vector<std::byte> data(static_cast<size_t>(kv.block_bytes * (blocks + 2)), std::byte{0xff});  // NaN
+    std::vector<std::byte> data(static_cast<size_t>(kv.block_bytes * (blocks + 2)),
+                                std::byte{0xff});  // NaN
     kv.data = data.data();
     std::vector<int32_t> table(static_cast<size_t>(blocks));
-    for (int64_t b = 0; b < blocks; ++b) table[static_cast<size_t>(b)] = static_cast<int32_t>((b * 3 + 1) % blocks);
+    for (int64_t b = 0; b < blocks; ++b)
+      table[static_cast<size_t>(b)] = static_cast<int32_t>((b * 3 + 1) % blocks);
     if (blocks % 3 == 0) {
-      for (int64_t b = 0; b < blocks; ++b) table[static_cast<size_t>(b)] = static_cast<int32_t>(blocks - 1 - b);
+      for (int64_t b = 0; b < blocks; ++b)
+        table[static_cast<size_t>(b)] = static_cast<int32_t>(blocks - 1 - b);
     }
     const int64_t width = s.kv_heads * s.head_dim;
     std::vector<float> key = Normal(keys * width, 1), value = Normal(keys * width, 2);
@@ -285,8 +299,9 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
         k.attention(a, t, scratch.data());
       }
       for (int64_t r = 0; r < s.tokens * group; ++r) {
-        k.attention_join(partial.data() + r * (s.head_dim + 2), 2, stride, s.head_dim,
-                         joined.data() + ((r / group) * s.heads + h * group + r % group) * s.head_dim);
+        k.attention_join(
+            partial.data() + r * (s.head_dim + 2), 2, stride, s.head_dim,
+            joined.data() + ((r / group) * s.heads + h * group + r % group) * s.head_dim);
       }
     }
     for (int64_t t = 0; t < s.tokens; ++t) {
@@ -320,7 +335,8 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RowKernel, testing::ValuesIn(AvailableIsas()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, RowKernel, testing::ValuesIn(AvailableIsas()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace vt::cpu

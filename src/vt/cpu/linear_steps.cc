@@ -55,11 +55,12 @@ class LinearStep : public Step {
   }
 
  private:
-  // Few rows: stretches long enough for the prefetchers (32 KiB), short enough that members end together.
-  // Many rows: two panels, which are unpacked together.
+  // Few rows: stretches long enough for the prefetchers (32 KiB), short enough that members end
+  // together. Many rows: two panels, which are unpacked together.
   int64_t PanelsOfChunk(const Segment& s, int64_t rows) const {
     if (rows >= 4) return 2;
-    const int64_t bytes = std::clamp<int64_t>(s.panels * s.args.panel_bytes / (threads_ * 8), 32 << 10, 256 << 10);
+    const int64_t bytes =
+        std::clamp<int64_t>(s.panels * s.args.panel_bytes / (threads_ * 8), 32 << 10, 256 << 10);
     return std::max<int64_t>(1, bytes / s.args.panel_bytes);
   }
 
@@ -71,12 +72,20 @@ class LinearStep : public Step {
 
 class EmbedStep : public Step {
  public:
-  EmbedStep(ir::NodeId node, const KernelSet& k, const DeviceWeight& w, const int32_t* ids, const RowsView& out,
-            int64_t vocab)
-      : Step(node), kernels_(k), weight_(w), ids_(ids), out_(out), vocab_(vocab),
-        panels_(w.layout.name != kRowLayout), panel_bytes_(PanelBytesOf(w.format, k.nr, out.width)) {}
+  EmbedStep(ir::NodeId node, const KernelSet& k, const DeviceWeight& w, const int32_t* ids,
+            const RowsView& out, int64_t vocab)
+      : Step(node),
+        kernels_(k),
+        weight_(w),
+        ids_(ids),
+        out_(out),
+        vocab_(vocab),
+        panels_(w.layout.name != kRowLayout),
+        panel_bytes_(PanelBytesOf(w.format, k.nr, out.width)) {}
 
-  int64_t Chunks(const ir::Bucket& now) const override { return (out_.count(now) + kRows - 1) / kRows; }
+  int64_t Chunks(const ir::Bucket& now) const override {
+    return (out_.count(now) + kRows - 1) / kRows;
+  }
   void Run(const ir::Bucket& now, int64_t chunk, std::byte* scratch) const override {
     for (int64_t t = chunk * kRows; t < std::min((chunk + 1) * kRows, out_.count(now)); ++t) {
       const int64_t id = ids_[t];
@@ -87,10 +96,11 @@ class EmbedStep : public Step {
       const auto* data = static_cast<const std::byte*>(weight_.data);
       if (panels_) {
         kernels_.read_row[static_cast<int>(weight_.format)](data + id / kernels_.nr * panel_bytes_,
-                                                            static_cast<int>(id % kernels_.nr), out_.width,
-                                                            out_.row(t), scratch);
+                                                            static_cast<int>(id % kernels_.nr),
+                                                            out_.width, out_.row(t), scratch);
       } else {
-        ir::Dequantize(weight_.format, data + id * ir::Bytes(weight_.format, out_.width), out_.row(t), out_.width);
+        ir::Dequantize(weight_.format, data + id * ir::Bytes(weight_.format, out_.width),
+                       out_.row(t), out_.width);
       }
     }
   }
@@ -126,8 +136,8 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
   const ir::Node& n = c.plan.graph.nodes[static_cast<size_t>(id)];
   if (n.op == ir::Op::kEmbed) return CompileEmbed(c, id, steps);
   const bool add = n.op == ir::Op::kLinearAdd;
-  const ir::LinearAttrs attrs =
-      add ? n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::LinearAttrs>() : n.attrs.as<ir::LinearAttrs>();
+  const ir::LinearAttrs attrs = add ? n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::LinearAttrs>()
+                                    : n.attrs.as<ir::LinearAttrs>();
 
   const ir::Value& x = c.value(n.inputs[0]);
   const int64_t k = x.shape.back().At(c.plan.bucket);
@@ -145,14 +155,16 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
     const auto rows = c.Rows(n.inputs[0]);
     if (!rows) return rows.error();
     if (rows->inner != 1 && rows->stride != rows->inner * rows->width) {
-      return base::Error{base::Code::kUnsupported, fmt::format("cpu: '{}' reads a strided view of heads", n.name)};
+      return base::Error{base::Code::kUnsupported,
+                         fmt::format("cpu: '{}' reads a strided view of heads", n.name)};
     }
     base.x = reinterpret_cast<const std::byte*>(rows->base);
     base.x_stride = 4 * (rows->inner == 1 ? rows->stride : rows->width);
   }
   base.out_stride = out->inner == 1 ? out->stride : out->width;
   const bool one_row = x.shape.size() == 1;
-  auto step = std::make_unique<LinearStep>(id, one_row ? ir::Dim(1) : x.shape[0], out->inner, c.kernels.nr, c.threads);
+  auto step = std::make_unique<LinearStep>(id, one_row ? ir::Dim(1) : x.shape[0], out->inner,
+                                           c.kernels.nr, c.threads);
   float* y = out->base;
   for (int i = 0; i < attrs.segments; ++i) {
     const ir::ValueId w_id = n.inputs[static_cast<size_t>(1 + i)];
@@ -162,12 +174,14 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
     s.args = base;
     s.run = c.kernels.linear[static_cast<int>((*w)->format)];
     if (s.run == nullptr || (*w)->layout.name != PanelLayoutName(c.kernels, (*w)->format)) {
-      return base::Error{base::Code::kInternal, fmt::format("cpu: weight '{}' is in the layout '{}', not in panels",
-                                                            c.value(w_id).name, (*w)->layout.name)};
+      return base::Error{base::Code::kInternal,
+                         fmt::format("cpu: weight '{}' is in the layout '{}', not in panels",
+                                     c.value(w_id).name, (*w)->layout.name)};
     }
     if (ir::IsQuantised((*w)->format) != int8) {
-      return base::Error{base::Code::kInternal, fmt::format("cpu: '{}' has activations of {} for a weight of {}", n.name,
-                                                            ir::Name(x.dtype), ir::Name((*w)->format))};
+      return base::Error{base::Code::kInternal,
+                         fmt::format("cpu: '{}' has activations of {} for a weight of {}", n.name,
+                                     ir::Name(x.dtype), ir::Name((*w)->format))};
     }
     s.args.w = static_cast<const std::byte*>((*w)->data);
     s.args.panel_bytes = PanelBytesOf((*w)->format, c.kernels.nr, k);

@@ -1,7 +1,8 @@
 // x w^T for quantised weights: panels of formats.h against activations of int8 blocks.
 //
-// Few rows of x: every panel is unpacked in registers, once (bound by memory). More rows: two panels at a time are
-// unpacked into scratch that stays in the first cache levels, and multiplied in register tiles.
+// Few rows of x: every panel is unpacked in registers, once (bound by memory). More rows: two
+// panels at a time are unpacked into scratch that stays in the first cache levels, and multiplied
+// in register tiles.
 #pragma once
 
 #include "vt/cpu/formats.h"
@@ -16,7 +17,9 @@ constexpr int kActivationBlock = 40;
 struct ActivationRow {
   const std::byte* p;
 
-  const int8_t* q(int64_t block) const { return reinterpret_cast<const int8_t*>(p + block * kActivationBlock + 8); }
+  const int8_t* q(int64_t block) const {
+    return reinterpret_cast<const int8_t*>(p + block * kActivationBlock + 8);
+  }
   float d(int64_t block) const {
     float x;
     __builtin_memcpy(&x, p + block * kActivationBlock, 4);
@@ -36,9 +39,12 @@ constexpr int ZeroOf(const FormatSpec& s) { return s.is_signed ? kSignedOffset :
 constexpr int DepthOf(const FormatSpec& s) {
   if (s.is_signed) return 0;
   switch (s.low_bits + s.high_bits) {
-    case 6: return 2;
-    case 5: return 4;
-    default: return 8;
+    case 6:
+      return 2;
+    case 5:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -68,7 +74,8 @@ inline void LoadCodes(const uint8_t* p, vi w[8]) {
   } else if constexpr (S.high_bits == 2) {
     for (int v = 0; v < 2; ++v) {
       const vu h = LoadAs<vu>(high + v * kVectorBytes);
-      for (int j = 0; j < 4; ++j) w[4 * v + j] |= (vi)((2 * j <= 4 ? h << (4 - 2 * j) : h >> (2 * j - 4)) & 0x30303030u);
+      for (int j = 0; j < 4; ++j)
+        w[4 * v + j] |= (vi)((2 * j <= 4 ? h << (4 - 2 * j) : h >> (2 * j - 4)) & 0x30303030u);
     }
   }
   if constexpr (S.lookup) {
@@ -92,7 +99,8 @@ inline vi DotGroups(const vi* w, const int8_t* x) {
     vi acc = {};
     for (int j = 0; j < N; j += depth) {
       vi pairs = PairDot(w[j], SplatWord(x + 4 * j));
-      for (int i = 1; i < depth; ++i) pairs = Add16(pairs, PairDot(w[j + i], SplatWord(x + 4 * (j + i))));
+      for (int i = 1; i < depth; ++i)
+        pairs = Add16(pairs, PairDot(w[j + i], SplatWord(x + 4 * (j + i))));
       acc += SumPairs(pairs);
     }
     return acc;
@@ -139,12 +147,14 @@ inline void ScaledSums(const ActivationRow& x, int64_t k, float* out) {
 }
 
 constexpr bool HasStoredMin(const FormatSpec& s) {
-  return s.scale == ScaleKind::kHalfMin || s.scale == ScaleKind::kSuper32Min || s.scale == ScaleKind::kSuper16Min;
+  return s.scale == ScaleKind::kHalfMin || s.scale == ScaleKind::kSuper32Min ||
+         s.scale == ScaleKind::kSuper16Min;
 }
 
 // M rows of x, one panel.
 template <FormatSpec S, int M>
-inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x, const float* const* sums) {
+inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x,
+                      const float* const* sums) {
   constexpr int kHeader = HeaderBytesPerRow(S) * kNr;
   constexpr int kCodes = CodeWords(S) * kVectorBytes;
   constexpr int kZero = ZeroOf(S);
@@ -165,7 +175,8 @@ inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x
         vf d = {};
         [[maybe_unused]] vf min = {};
         [[maybe_unused]] vi sc = {};
-        if constexpr (S.scale == ScaleKind::kHalf || S.scale == ScaleKind::kHalfMin) d = LoadHalf(header);
+        if constexpr (S.scale == ScaleKind::kHalf || S.scale == ScaleKind::kHalfMin)
+          d = LoadHalf(header);
         if constexpr (S.scale == ScaleKind::kHalfMin) min = LoadHalf(header + 2 * kNr);
         if constexpr (S.scale == ScaleKind::kSuper32Min) {
           sc = WidenU8(header + (4 + i) * kNr);
@@ -264,7 +275,8 @@ inline void Unpack(const uint8_t* p, int64_t k, const Unpacked& u) {
           scale = d * ToFloat(WidenU8(header + (4 + i) * kNr));
           min = dmin * ToFloat(WidenU8(header + (12 + i) * kNr));
         }
-        if constexpr (S.scale == ScaleKind::kSuper32) scale = d * ToFloat(WidenI8(header + (2 + i) * kNr));
+        if constexpr (S.scale == ScaleKind::kSuper32)
+          scale = d * ToFloat(WidenI8(header + (2 + i) * kNr));
         if constexpr (!HasStoredMin(S)) min = scale * static_cast<float>(kZero);
         Store(u.scale + b * kNr, scale);
         Store(u.min + b * kNr, min);
@@ -289,7 +301,7 @@ inline void Unpack(const uint8_t* p, int64_t k, const Unpacked& u) {
 
 // Kinds of tile: what differs among formats once they are unpacked.
 struct TileKind {
-  int depth = 8;    // k-groups in 16 bits; 0: signed codes
+  int depth = 8;  // k-groups in 16 bits; 0: signed codes
   int group = 32;
   bool has_min = true;
 };
@@ -297,18 +309,20 @@ template <FormatSpec S>
 constexpr TileKind TileKindOf() {
   return {DepthOf(S), GroupOf(S), HasStoredMin(S) || ZeroOf(S) != 0};
 }
-// Rows of x a tile. 4 x 2 accumulators of 16 bits fill half of the 16 registers; where sums must be widened on the way,
-// the accumulators are two sets.
+// Rows of x a tile. 4 x 2 accumulators of 16 bits fill half of the 16 registers; where sums must be
+// widened on the way, the accumulators are two sets.
 template <TileKind T>
 constexpr int kTileRows = T.depth * 4 >= T.group || kNr == 16 ? 4 : 2;
 
 template <TileKind T, int MR>
-inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels, const Unpacked* u, float* sums) {
+inline void Tile(const LinearArgs& a, int64_t row, int64_t panel, int64_t panels, const Unpacked* u,
+                 float* sums) {
   constexpr int kGroups = T.group / 4;  // k-groups that share a scale
   const int64_t count = a.k / T.group;
   ActivationRow x[MR];
   for (int m = 0; m < MR; ++m) {
-    const int64_t r = row + m < a.rows ? row + m : a.rows - 1;  // past the end: again the last, not written
+    const int64_t r =
+        row + m < a.rows ? row + m : a.rows - 1;  // past the end: again the last, not written
     x[m] = {a.x + r * a.x_stride};
     if constexpr (T.has_min) ScaledSums<T.group>(x[m], a.k, sums + m * count);
   }
@@ -426,10 +440,14 @@ template <ir::DType T>
 void QuantLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scratch) {
   constexpr FormatSpec S = SpecOf(T);
   switch (a.rows) {
-    case 1: return Gemv<S, 1>(a, begin, end, scratch);
-    case 2: return Gemv<S, 2>(a, begin, end, scratch);
-    case 3: return Gemv<S, 3>(a, begin, end, scratch);
-    default: return Gemm<S>(a, begin, end, scratch);
+    case 1:
+      return Gemv<S, 1>(a, begin, end, scratch);
+    case 2:
+      return Gemv<S, 2>(a, begin, end, scratch);
+    case 3:
+      return Gemv<S, 3>(a, begin, end, scratch);
+    default:
+      return Gemm<S>(a, begin, end, scratch);
   }
 }
 

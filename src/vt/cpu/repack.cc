@@ -33,7 +33,8 @@ inline void Nibbles(const uint8_t* qs, uint32_t c[8]) {
 inline void HalfOf(const uint8_t* qs, int shift, uint32_t c[8]) {
   for (int j = 0; j < 8; ++j) c[j] = Word(qs + 4 * j) >> shift & 0x0f0f0f0f;
 }
-// Bit i of `bits` is bit 4 of value i. The product puts bit b of a half byte at the bottom of byte b.
+// Bit i of `bits` is bit 4 of value i. The product puts bit b of a half byte at the bottom of byte
+// b.
 inline void FifthBits(uint32_t bits, uint32_t c[8]) {
   for (int j = 0; j < 8; ++j) c[j] |= ((bits >> (4 * j) & 15) * 0x00204081 & 0x01010101) << 4;
 }
@@ -42,8 +43,11 @@ inline void FifthBits(uint32_t bits, uint32_t c[8]) {
 void Codes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
   using enum DType;
   switch (t) {
-    case kQ4_0: case kIQ4_NL: return Nibbles(p + 2, c);
-    case kQ4_1: return Nibbles(p + 4, c);
+    case kQ4_0:
+    case kIQ4_NL:
+      return Nibbles(p + 2, c);
+    case kQ4_1:
+      return Nibbles(p + 4, c);
     case kQ5_0:
       Nibbles(p + 6, c);
       return FifthBits(Word(p + 2), c);
@@ -54,7 +58,8 @@ void Codes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
       std::memcpy(c, p + 2, 32);
       return;
     case kQ2_K:
-      for (int j = 0; j < 8; ++j) c[j] = Word(p + 16 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303;
+      for (int j = 0; j < 8; ++j)
+        c[j] = Word(p + 16 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303;
       return;
     case kQ3_K:
       for (int j = 0; j < 8; ++j) {
@@ -62,28 +67,38 @@ void Codes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
                (Word(p + 4 * j) >> i & 0x01010101) << 2;
       }
       return;
-    case kQ4_K: return HalfOf(p + 16 + 32 * (i / 2), 4 * (i % 2), c);
+    case kQ4_K:
+      return HalfOf(p + 16 + 32 * (i / 2), 4 * (i % 2), c);
     case kQ5_K:
       HalfOf(p + 48 + 32 * (i / 2), 4 * (i % 2), c);
       for (int j = 0; j < 8; ++j) c[j] |= (Word(p + 16 + 4 * j) >> i & 0x01010101) << 4;
       return;
     case kQ6_K:
       HalfOf(p + 64 * (i / 4) + 32 * (i % 2), 4 * (i / 2 % 2), c);
-      for (int j = 0; j < 8; ++j) c[j] |= (Word(p + 128 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303) << 4;
+      for (int j = 0; j < 8; ++j)
+        c[j] |= (Word(p + 128 + 32 * (i / 4) + 4 * j) >> 2 * (i % 4) & 0x03030303) << 4;
       return;
-    case kIQ4_XS: return Nibbles(p + 8 + 16 * i, c);
-    default: return;
+    case kIQ4_XS:
+      return Nibbles(p + 8 + 16 * i, c);
+    default:
+      return;
   }
 }
 
-// A superblock's header, as this row's column of the panel's header: entry e of a byte plane is at h[e * nr].
+// A superblock's header, as this row's column of the panel's header: entry e of a byte plane is at
+// h[e * nr].
 void Header(DType t, const uint8_t* p, int nr, int row, uint8_t* h) {
   using enum DType;
   const auto half = [&](int slot, uint16_t v) { std::memcpy(h + 2 * (slot * nr + row), &v, 2); };
   const auto byte = [&](int plane, uint8_t v) { h[plane * nr + row] = v; };
   switch (t) {
-    case kQ4_0: case kQ5_0: case kQ8_0: case kIQ4_NL: return half(0, Short(p));
-    case kQ4_1: case kQ5_1:
+    case kQ4_0:
+    case kQ5_0:
+    case kQ8_0:
+    case kIQ4_NL:
+      return half(0, Short(p));
+    case kQ4_1:
+    case kQ5_1:
       half(0, Short(p));
       return half(1, Short(p + 2));
     case kQ2_K:
@@ -101,7 +116,8 @@ void Header(DType t, const uint8_t* p, int nr, int row, uint8_t* h) {
       }
       return;
     }
-    case kQ4_K: case kQ5_K: {
+    case kQ4_K:
+    case kQ5_K: {
       half(0, Short(p));
       half(1, Short(p + 2));
       const uint8_t* s = p + 4;
@@ -126,7 +142,8 @@ void Header(DType t, const uint8_t* p, int nr, int row, uint8_t* h) {
       }
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -183,7 +200,8 @@ void RepackPlain(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
   W* out = reinterpret_cast<W*>(dst);
   for (int64_t r = 0; r < rows; ++r) {
     const std::byte* p = src.data + (first + r) * src.columns * static_cast<int64_t>(sizeof(W));
-    for (int64_t k = 0; k < src.columns; ++k) std::memcpy(out + k * nr + r, p + k * sizeof(W), sizeof(W));
+    for (int64_t k = 0; k < src.columns; ++k)
+      std::memcpy(out + k * nr + r, p + k * sizeof(W), sizeof(W));
   }
 }
 
@@ -203,9 +221,15 @@ void RepackPanels(const WeightView& src, int nr, int64_t begin, int64_t end, std
     std::byte* out = dst + p * bytes;
     if ((p + 1) * nr > src.rows) std::memset(out, 0, static_cast<size_t>(bytes));
     switch (src.format) {
-      case DType::kF32: RepackPlain<uint32_t>(src, nr, p, out); break;
-      case DType::kF16: case DType::kBF16: RepackPlain<uint16_t>(src, nr, p, out); break;
-      default: RepackQuantised(src, nr, p, reinterpret_cast<uint8_t*>(out));
+      case DType::kF32:
+        RepackPlain<uint32_t>(src, nr, p, out);
+        break;
+      case DType::kF16:
+      case DType::kBF16:
+        RepackPlain<uint16_t>(src, nr, p, out);
+        break;
+      default:
+        RepackQuantised(src, nr, p, reinterpret_cast<uint8_t*>(out));
     }
   }
 }

@@ -1,4 +1,5 @@
-// Operations on rows of floats: norms, activations, softmax, rotation. Any length; outputs may be their inputs.
+// Operations on rows of floats: norms, activations, softmax, rotation. Any length; outputs may be
+// their inputs.
 #pragma once
 
 #include <cmath>
@@ -50,7 +51,8 @@ void RmsNormRow(const float* x, const float* w, float eps, float offset, int64_t
   Map2(x, w, n, y, [=](vf a, vf b) { return a * scale * (b + offset); });
 }
 
-void LayerNormRow(const float* x, const float* w, const float* b, float eps, float offset, int64_t n, float* y) {
+void LayerNormRow(const float* x, const float* w, const float* b, float eps, float offset,
+                  int64_t n, float* y) {
   vf s = {};
   int64_t i = 0;
   for (; i + kNr <= n; i += kNr) s += Load(x + i);
@@ -64,10 +66,14 @@ void LayerNormRow(const float* x, const float* w, const float* b, float eps, flo
 
 void BinaryRow(Binary op, const float* a, const float* b, int64_t n, float* y) {
   switch (op) {
-    case Binary::kAdd: return Map2(a, b, n, y, [](vf p, vf q) { return p + q; });
-    case Binary::kSub: return Map2(a, b, n, y, [](vf p, vf q) { return p - q; });
-    case Binary::kMul: return Map2(a, b, n, y, [](vf p, vf q) { return p * q; });
-    case Binary::kDiv: return Map2(a, b, n, y, [](vf p, vf q) { return p / q; });
+    case Binary::kAdd:
+      return Map2(a, b, n, y, [](vf p, vf q) { return p + q; });
+    case Binary::kSub:
+      return Map2(a, b, n, y, [](vf p, vf q) { return p - q; });
+    case Binary::kMul:
+      return Map2(a, b, n, y, [](vf p, vf q) { return p * q; });
+    case Binary::kDiv:
+      return Map2(a, b, n, y, [](vf p, vf q) { return p / q; });
   }
 }
 
@@ -76,18 +82,27 @@ void ScaleRow(const float* x, float multiply, float add, int64_t n, float* y) {
 }
 
 // tanh form: x sigmoid(2 u) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
-inline vf GeluTanh(vf x) { return x / (1.0f + Exp(x * (x * x * -0.0713548162726f - 1.59576912161f))); }
+inline vf GeluTanh(vf x) {
+  return x / (1.0f + Exp(x * (x * x * -0.0713548162726f - 1.59576912161f)));
+}
 
 template <typename G>
 inline auto WithActivation(Activate fn, G g) {
   switch (fn) {
-    case Activate::kSilu: return g([](vf x) { return x / (1.0f + Exp(-x)); });
-    case Activate::kGeluTanh: return g([](vf x) { return GeluTanh(x); });
-    case Activate::kRelu: return g([](vf x) { return Max(x, vf{}); });
-    case Activate::kSigmoid: return g([](vf x) { return Sigmoid(x); });
-    case Activate::kTanh: return g([](vf x) { return Tanh(x); });
-    case Activate::kExp: return g([](vf x) { return Exp(x); });
-    case Activate::kSquaredRelu: return g([](vf x) { return Max(x, vf{}) * Max(x, vf{}); });
+    case Activate::kSilu:
+      return g([](vf x) { return x / (1.0f + Exp(-x)); });
+    case Activate::kGeluTanh:
+      return g([](vf x) { return GeluTanh(x); });
+    case Activate::kRelu:
+      return g([](vf x) { return Max(x, vf{}); });
+    case Activate::kSigmoid:
+      return g([](vf x) { return Sigmoid(x); });
+    case Activate::kTanh:
+      return g([](vf x) { return Tanh(x); });
+    case Activate::kExp:
+      return g([](vf x) { return Exp(x); });
+    case Activate::kSquaredRelu:
+      return g([](vf x) { return Max(x, vf{}) * Max(x, vf{}); });
     case Activate::kGelu:
       return g([](vf x) {
         for (int i = 0; i < kNr; ++i) x[i] = 0.5f * x[i] * std::erfc(-x[i] * 0.70710678118f);
@@ -139,7 +154,8 @@ void SoftmaxRow(const float* x, int64_t n, bool log, float* y) {
   }
 }
 
-void RopeRow(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved, int64_t n, float* y) {
+void RopeRow(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved,
+             int64_t n, float* y) {
   const int64_t half = rotary / 2;
   int64_t i = 0;
   if (interleaved) {

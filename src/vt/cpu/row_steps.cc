@@ -1,4 +1,5 @@
-// Nodes that work row by row: norms, elementwise operations, rotation, copies, and their fused forms.
+// Nodes that work row by row: norms, elementwise operations, rotation, copies, and their fused
+// forms.
 #include <algorithm>
 #include <cstring>
 
@@ -17,9 +18,14 @@ template <typename F>
 class RowStep : public Step {
  public:
   RowStep(ir::NodeId node, ir::Dim outer, int64_t inner, int64_t width, F fn)
-      : Step(node), outer_(outer), inner_(inner), size_(std::max<int64_t>(1, kChunkValues / std::max<int64_t>(width, 1))),
+      : Step(node),
+        outer_(outer),
+        inner_(inner),
+        size_(std::max<int64_t>(1, kChunkValues / std::max<int64_t>(width, 1))),
         fn_(std::move(fn)) {}
-  int64_t Chunks(const ir::Bucket& now) const override { return (outer_.At(now) * inner_ + size_ - 1) / size_; }
+  int64_t Chunks(const ir::Bucket& now) const override {
+    return (outer_.At(now) * inner_ + size_ - 1) / size_;
+  }
   void Run(const ir::Bucket& now, int64_t chunk, std::byte*) const override {
     const int64_t end = std::min((chunk + 1) * size_, outer_.At(now) * inner_);
     for (int64_t i = chunk * size_; i < end; ++i) fn_(i);
@@ -33,10 +39,12 @@ class RowStep : public Step {
   F fn_;
 };
 
-// Resolves the operands of a node; the first failure is kept, so that the cases below read straight through.
+// Resolves the operands of a node; the first failure is kept, so that the cases below read straight
+// through.
 class Operands {
  public:
-  Operands(const Context& c, ir::NodeId id) : c_(c), n_(c.plan.graph.nodes[static_cast<size_t>(id)]), id_(id) {}
+  Operands(const Context& c, ir::NodeId id)
+      : c_(c), n_(c.plan.graph.nodes[static_cast<size_t>(id)]), id_(id) {}
 
   RowsView In(size_t i) { return Take(c_.Rows(n_.inputs[i])); }
   RowsView Out(size_t i = 0) { return Take(c_.Rows(n_.outputs[i])); }
@@ -61,7 +69,8 @@ class Operands {
   template <typename F>
   base::Status Emit(Steps& steps, const RowsView& over, F fn) {
     if (status_.ok()) {
-      steps.push_back(std::make_unique<RowStep<F>>(id_, over.outer, over.inner, over.width, std::move(fn)));
+      steps.push_back(
+          std::make_unique<RowStep<F>>(id_, over.outer, over.inner, over.width, std::move(fn)));
     }
     return status_;
   }
@@ -83,15 +92,24 @@ class Operands {
 
 Activate ActivateOf(ir::Activation fn) {
   switch (fn) {
-    case ir::Activation::kSilu: return Activate::kSilu;
-    case ir::Activation::kGeluTanh: return Activate::kGeluTanh;
-    case ir::Activation::kGelu: return Activate::kGelu;
-    case ir::Activation::kRelu: return Activate::kRelu;
-    case ir::Activation::kSigmoid: return Activate::kSigmoid;
-    case ir::Activation::kTanh: return Activate::kTanh;
-    case ir::Activation::kExp: return Activate::kExp;
-    case ir::Activation::kSoftplus: return Activate::kSoftplus;
-    case ir::Activation::kSquaredRelu: return Activate::kSquaredRelu;
+    case ir::Activation::kSilu:
+      return Activate::kSilu;
+    case ir::Activation::kGeluTanh:
+      return Activate::kGeluTanh;
+    case ir::Activation::kGelu:
+      return Activate::kGelu;
+    case ir::Activation::kRelu:
+      return Activate::kRelu;
+    case ir::Activation::kSigmoid:
+      return Activate::kSigmoid;
+    case ir::Activation::kTanh:
+      return Activate::kTanh;
+    case ir::Activation::kExp:
+      return Activate::kExp;
+    case ir::Activation::kSoftplus:
+      return Activate::kSoftplus;
+    case ir::Activation::kSquaredRelu:
+      return Activate::kSquaredRelu;
   }
   return Activate::kSilu;
 }
@@ -99,7 +117,9 @@ Activate ActivateOf(ir::Activation fn) {
 base::Status CompileBinary(const Context& c, ir::NodeId id, Steps& steps, Binary op) {
   Operands o(c, id);
   const RowsView a = o.In(0), b = o.Broadcast(1, a), y = o.Out();
-  return o.Emit(steps, y, [f = c.kernels.binary, op, a, b, y](int64_t i) { f(op, a.row(i), b.row(i), y.width, y.row(i)); });
+  return o.Emit(steps, y, [f = c.kernels.binary, op, a, b, y](int64_t i) {
+    f(op, a.row(i), b.row(i), y.width, y.row(i));
+  });
 }
 
 // (x, w) -> norm, with what is fused before and behind it.
@@ -107,23 +127,27 @@ base::Status CompileNorm(const Context& c, ir::NodeId id, Steps& steps) {
   Operands o(c, id);
   const ir::Node& n = o.node();
   const KernelSet& k = c.kernels;
-  const auto attrs_of = [&](size_t part) { return n.attrs.as<ir::FusedAttrs>().parts[part].as<ir::NormAttrs>(); };
+  const auto attrs_of = [&](size_t part) {
+    return n.attrs.as<ir::FusedAttrs>().parts[part].as<ir::NormAttrs>();
+  };
   const RowsView x = o.In(0);
   const int64_t width = x.width;
   switch (n.op) {
     case Op::kRmsNorm: {
       const float* w = o.Vector(1);
       const RowsView y = o.Out();
-      return o.Emit(steps, y, [f = k.rms_norm, w, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
-        f(x.row(i), w, a.eps, a.weight_offset, y.width, y.row(i));
-      });
+      return o.Emit(steps, y,
+                    [f = k.rms_norm, w, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
+                      f(x.row(i), w, a.eps, a.weight_offset, y.width, y.row(i));
+                    });
     }
     case Op::kLayerNorm: {
       const float *w = o.Vector(1), *b = o.Vector(2);
       const RowsView y = o.Out();
-      return o.Emit(steps, y, [f = k.layer_norm, w, b, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
-        f(x.row(i), w, b, a.eps, a.weight_offset, y.width, y.row(i));
-      });
+      return o.Emit(steps, y,
+                    [f = k.layer_norm, w, b, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
+                      f(x.row(i), w, b, a.eps, a.weight_offset, y.width, y.row(i));
+                    });
     }
     case Op::kAddRmsNorm: {
       const RowsView b = o.Broadcast(1, x), s = o.Out(0), y = o.Out(1);
@@ -176,7 +200,9 @@ base::Status CompileActMul(const Context& c, ir::NodeId id, Steps& steps) {
   const RowsView g = o.In(0), u = o.Broadcast(1, g);
   if (n.op == Op::kActMul) {
     const RowsView y = o.Out();
-    return o.Emit(steps, y, [f = c.kernels.act_mul, fn, g, u, y](int64_t i) { f(fn, g.row(i), u.row(i), y.width, y.row(i)); });
+    return o.Emit(steps, y, [f = c.kernels.act_mul, fn, g, u, y](int64_t i) {
+      f(fn, g.row(i), u.row(i), y.width, y.row(i));
+    });
   }
   std::byte* y = o.Blocks(0);
   return o.Emit(steps, g, [&k = c.kernels, fn, g, u, y](int64_t i) {
@@ -191,21 +217,24 @@ base::Status CompileRope(const Context& c, ir::NodeId id, Steps& steps) {
   Operands o(c, id);
   const ir::Node& n = o.node();
   const bool norm = n.op == Op::kRmsNormRope;
-  const ir::RopeAttrs& rope =
-      norm ? n.attrs.as<ir::FusedAttrs>().parts[1].as<ir::RopeAttrs>() : n.attrs.as<ir::RopeAttrs>();
-  const ir::NormAttrs a = norm ? n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::NormAttrs>() : ir::NormAttrs{};
+  const ir::RopeAttrs& rope = norm ? n.attrs.as<ir::FusedAttrs>().parts[1].as<ir::RopeAttrs>()
+                                   : n.attrs.as<ir::RopeAttrs>();
+  const ir::NormAttrs a =
+      norm ? n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::NormAttrs>() : ir::NormAttrs{};
   const RowsView x = o.In(0), y = o.Out();
   const float* w = norm ? o.Vector(1) : nullptr;
   const int32_t* positions = o.Ids(norm ? 2 : 1);
-  return o.Emit(steps, y, [&k = c.kernels, t = c.rope_table(rope), x, y, w, a, positions](int64_t i) {
-    const int64_t p = positions[i / x.inner];
-    const float* from = x.row(i);
-    if (w != nullptr) {
-      k.rms_norm(from, w, a.eps, a.weight_offset, y.width, y.row(i));
-      from = y.row(i);
-    }
-    k.rope(from, t->cos(p), t->sin(p), t->attrs().rotary_dim, t->attrs().interleaved, y.width, y.row(i));
-  });
+  return o.Emit(steps, y,
+                [&k = c.kernels, t = c.rope_table(rope), x, y, w, a, positions](int64_t i) {
+                  const int64_t p = positions[i / x.inner];
+                  const float* from = x.row(i);
+                  if (w != nullptr) {
+                    k.rms_norm(from, w, a.eps, a.weight_offset, y.width, y.row(i));
+                    from = y.row(i);
+                  }
+                  k.rope(from, t->cos(p), t->sin(p), t->attrs().rotary_dim, t->attrs().interleaved,
+                         y.width, y.row(i));
+                });
 }
 
 base::Status CompileConvert(const Context& c, ir::NodeId id, Steps& steps) {
@@ -221,7 +250,9 @@ base::Status CompileConvert(const Context& c, ir::NodeId id, Steps& steps) {
   }
   std::byte* y = o.Blocks(0);
   const int64_t bytes = ir::Bytes(to, width);
-  return o.Emit(steps, x, [to, x, y, width, bytes](int64_t i) { ir::Quantize(to, x.row(i), y + i * bytes, width); });
+  return o.Emit(steps, x, [to, x, y, width, bytes](int64_t i) {
+    ir::Quantize(to, x.row(i), y + i * bytes, width);
+  });
 }
 
 }  // namespace
@@ -231,10 +262,14 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
   const ir::Node& n = o.node();
   const KernelSet& k = c.kernels;
   switch (n.op) {
-    case Op::kAdd: return CompileBinary(c, id, steps, Binary::kAdd);
-    case Op::kSub: return CompileBinary(c, id, steps, Binary::kSub);
-    case Op::kMul: return CompileBinary(c, id, steps, Binary::kMul);
-    case Op::kDiv: return CompileBinary(c, id, steps, Binary::kDiv);
+    case Op::kAdd:
+      return CompileBinary(c, id, steps, Binary::kAdd);
+    case Op::kSub:
+      return CompileBinary(c, id, steps, Binary::kSub);
+    case Op::kMul:
+      return CompileBinary(c, id, steps, Binary::kMul);
+    case Op::kDiv:
+      return CompileBinary(c, id, steps, Binary::kDiv);
     case Op::kScale: {
       const RowsView x = o.In(0), y = o.Out();
       return o.Emit(steps, y, [f = k.scale, x, y, a = n.attrs.as<ir::ScaleAttrs>()](int64_t i) {
@@ -243,29 +278,42 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
     }
     case Op::kUnary: {
       const RowsView x = o.In(0), y = o.Out();
-      return o.Emit(steps, y, [f = k.activate, x, y, fn = ActivateOf(n.attrs.as<ir::UnaryAttrs>().fn)](int64_t i) {
-        f(fn, x.row(i), y.width, y.row(i));
-      });
+      return o.Emit(steps, y,
+                    [f = k.activate, x, y, fn = ActivateOf(n.attrs.as<ir::UnaryAttrs>().fn)](
+                        int64_t i) { f(fn, x.row(i), y.width, y.row(i)); });
     }
     case Op::kSoftCap: {
       const RowsView x = o.In(0), y = o.Out();
       const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
-      return o.Emit(steps, y, [f = k.softcap, x, y, inverse = parts[0].as<ir::ScaleAttrs>().multiply,
-                               cap = parts[2].as<ir::ScaleAttrs>().multiply](int64_t i) {
-        f(x.row(i), inverse, cap, y.width, y.row(i));
-      });
+      return o.Emit(steps, y,
+                    [f = k.softcap, x, y, inverse = parts[0].as<ir::ScaleAttrs>().multiply,
+                     cap = parts[2].as<ir::ScaleAttrs>().multiply](int64_t i) {
+                      f(x.row(i), inverse, cap, y.width, y.row(i));
+                    });
     }
-    case Op::kSoftmax: case Op::kLogSoftmax: {
+    case Op::kSoftmax:
+    case Op::kLogSoftmax: {
       const RowsView x = o.In(0), y = o.Out();
       return o.Emit(steps, y, [f = k.softmax, log = n.op == Op::kLogSoftmax, x, y](int64_t i) {
         f(x.row(i), y.width, log, y.row(i));
       });
     }
-    case Op::kRmsNorm: case Op::kLayerNorm: case Op::kAddRmsNorm: case Op::kRmsNormAdd: case Op::kRmsNormQuantize:
-    case Op::kAddRmsNormQuantize: return CompileNorm(c, id, steps);
-    case Op::kActMul: case Op::kActMulQuantize: return CompileActMul(c, id, steps);
-    case Op::kRope: case Op::kRmsNormRope: return CompileRope(c, id, steps);
-    case Op::kConvert: case Op::kQuantize: return CompileConvert(c, id, steps);
+    case Op::kRmsNorm:
+    case Op::kLayerNorm:
+    case Op::kAddRmsNorm:
+    case Op::kRmsNormAdd:
+    case Op::kRmsNormQuantize:
+    case Op::kAddRmsNormQuantize:
+      return CompileNorm(c, id, steps);
+    case Op::kActMul:
+    case Op::kActMulQuantize:
+      return CompileActMul(c, id, steps);
+    case Op::kRope:
+    case Op::kRmsNormRope:
+      return CompileRope(c, id, steps);
+    case Op::kConvert:
+    case Op::kQuantize:
+      return CompileConvert(c, id, steps);
     case Op::kGather: {
       const RowsView x = o.In(0), y = o.Out();
       const int32_t* rows = o.Ids(1);
@@ -293,20 +341,31 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
       });
     }
     default:
-      return base::Error{base::Code::kUnsupported, fmt::format("cpu: no kernel for {} ('{}')", ir::Name(n.op), n.name)};
+      return base::Error{base::Code::kUnsupported,
+                         fmt::format("cpu: no kernel for {} ('{}')", ir::Name(n.op), n.name)};
   }
 }
 
 base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps) {
   const ir::Node& n = c.plan.graph.nodes[static_cast<size_t>(id)];
   switch (n.op) {
-    case Op::kReshape: case Op::kSlice:
-      if (c.plan.memory.places[static_cast<size_t>(n.outputs[0])].buffer != n.outputs[0]) return {};  // a view
+    case Op::kReshape:
+    case Op::kSlice:
+      if (c.plan.memory.places[static_cast<size_t>(n.outputs[0])].buffer != n.outputs[0])
+        return {};  // a view
       return CompileRows(c, id, steps);
-    case Op::kEmbed: case Op::kLinear: case Op::kLinearAdd: return CompileLinear(c, id, steps);
-    case Op::kKvWrite: case Op::kAttention: return CompileAttention(c, id, steps);
-    case Op::kArgMax: case Op::kSample: return CompileChoice(c, id, steps);
-    default: return CompileRows(c, id, steps);
+    case Op::kEmbed:
+    case Op::kLinear:
+    case Op::kLinearAdd:
+      return CompileLinear(c, id, steps);
+    case Op::kKvWrite:
+    case Op::kAttention:
+      return CompileAttention(c, id, steps);
+    case Op::kArgMax:
+    case Op::kSample:
+      return CompileChoice(c, id, steps);
+    default:
+      return CompileRows(c, id, steps);
   }
 }
 

@@ -1,8 +1,10 @@
-// The vector types of the kernels, in the width of the instruction set that this file is compiled for.
+// The vector types of the kernels, in the width of the instruction set that this file is compiled
+// for.
 //
-// Included only by the kernels' translation units, each compiled with its own flags: everything is in an anonymous
-// namespace, so that no function compiled for one instruction set is ever linked into another.
-// Arithmetic is that of GCC's and Clang's vector extension; only what it cannot say is an intrinsic.
+// Included only by the kernels' translation units, each compiled with its own flags: everything is
+// in an anonymous namespace, so that no function compiled for one instruction set is ever linked
+// into another. Arithmetic is that of GCC's and Clang's vector extension; only what it cannot say
+// is an intrinsic.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +45,8 @@ template <typename V>
 inline void StoreAs(void* p, V v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
-// Keeps the compiler from moving what made `v` past other pinned values: left alone, GCC computes all products of an
-// unrolled tile before any sum, and spills them.
+// Keeps the compiler from moving what made `v` past other pinned values: left alone, GCC computes
+// all products of an unrolled tile before any sum, and spills them.
 inline void Pin(vi& v) {
 #if defined(__AVX512F__)
   asm volatile("" : "+v"(v));
@@ -148,7 +150,9 @@ inline uint16_t BrainBits(float f) {
   if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(u >> 16 | 0x40);
   return static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
-inline vf LoadBf16(const void* p) { return (vf)(__builtin_convertvector(LoadAs<vu16h>(p), vu) << 16); }
+inline vf LoadBf16(const void* p) {
+  return (vf)(__builtin_convertvector(LoadAs<vu16h>(p), vu) << 16);
+}
 
 inline vf Max(vf a, vf b) { return a > b ? a : b; }
 inline vf Min(vf a, vf b) { return a < b ? a : b; }
@@ -169,8 +173,9 @@ inline float MaxLane(vf v) {
 
 // --- integer dot products: 4 products a lane.
 
-// A product that must be rounded by itself: keeps the compiler from fusing it with the addition that follows, so that
-// activation codes are the same on machines with and without fused multiply-add.
+// A product that must be rounded by itself: keeps the compiler from fusing it with the addition
+// that follows, so that activation codes are the same on machines with and without fused
+// multiply-add.
 inline vf Unfused(vf v) {
 #if defined(__AVX2__)
   __asm__("" : "+x"(v));
@@ -214,15 +219,16 @@ inline vi DotU8(vi acc, vi w, vi a) {
   for (int r = 0; r < kNr; ++r) {
     const uint32_t x = static_cast<uint32_t>(w[r]), y = static_cast<uint32_t>(a[r]);
     int32_t s = acc[r];
-    for (int i = 0; i < 32; i += 8) s += static_cast<int32_t>(x >> i & 0xff) * static_cast<int8_t>(y >> i);
+    for (int i = 0; i < 32; i += 8)
+      s += static_cast<int32_t>(x >> i & 0xff) * static_cast<int8_t>(y >> i);
     acc[r] = s;
   }
   return acc;
 #endif
 }
 
-// What signed codes have added when they are loaded: VNNI multiplies unsigned by signed bytes, so they become
-// unsigned by +128 and the excess is taken off through the activations' sums.
+// What signed codes have added when they are loaded: VNNI multiplies unsigned by signed bytes, so
+// they become unsigned by +128 and the excess is taken off through the activations' sums.
 constexpr int kSignedOffset = kHasVnni ? 128 : 0;
 
 // acc + i8 x i8 where w carries kSignedOffset.
@@ -236,7 +242,8 @@ inline vi DotSigned(vi acc, vi w, vi a) {
   return acc + SumPairs((vi)_mm512_maddubs_epi16(_mm512_abs_epi8(x), y));
 #elif defined(__AVX2__)
   const __m256i x = (__m256i)w;
-  return acc + SumPairs((vi)_mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)a, x)));
+  return acc +
+         SumPairs((vi)_mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)a, x)));
 #else
   for (int r = 0; r < kNr; ++r) {
     const uint32_t x = static_cast<uint32_t>(w[r]), y = static_cast<uint32_t>(a[r]);
@@ -266,7 +273,8 @@ inline vi Lookup16(const int8_t table[16], vi bytes) {
 
 // --- elementary functions; relative error below 2e-7 (exp) and 4e-7 (others)
 
-// Cody and Waite's reduction and a polynomial of degree 6 (Cephes' expf). 0 below -87.33, infinity above 88.72.
+// Cody and Waite's reduction and a polynomial of degree 6 (Cephes' expf). 0 below -87.33, infinity
+// above 88.72.
 __attribute__((always_inline)) inline vf Exp(vf x) {
   const vf lo = Splat(-87.33654f), hi = Splat(88.72283f);
   const vf magic = Splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer

@@ -16,7 +16,8 @@
 
 namespace vt::cpu {
 
-// cos and sin of one rotation by position, grown on demand between steps. Shared by all executables of a backend.
+// cos and sin of one rotation by position, grown on demand between steps. Shared by all executables
+// of a backend.
 class RopeTable {
  public:
   explicit RopeTable(const ir::RopeAttrs& attrs) : attrs_(attrs) {}
@@ -35,7 +36,7 @@ class RopeTable {
 // Rows of f32: row i stands at base + (i / inner) * stride + (i % inner) * width.
 struct RowsView {
   float* base = nullptr;
-  ir::Dim outer;         // number of groups of `inner` rows
+  ir::Dim outer;  // number of groups of `inner` rows
   int64_t inner = 1;
   int64_t stride = 0;
   int64_t width = 0;
@@ -51,7 +52,8 @@ class Step {
  public:
   explicit Step(ir::NodeId node) : node(node) {}
   virtual ~Step() = default;
-  // Chunks of this very step, whose sizes are `now`; every member calls it and gets the same. 0: nothing to do.
+  // Chunks of this very step, whose sizes are `now`; every member calls it and gets the same. 0:
+  // nothing to do.
   virtual int64_t Chunks(const ir::Bucket& now) const = 0;
   virtual void Run(const ir::Bucket& now, int64_t chunk, std::byte* scratch) const = 0;
   // Scratch that Run needs, in bytes.
@@ -69,7 +71,8 @@ struct Context {
   const KernelSet& kernels;
   int threads = 1;
   std::function<std::shared_ptr<RopeTable>(const ir::RopeAttrs&)> rope_table;
-  std::shared_ptr<std::vector<float>> partial;  // of attention over ranges of keys; every layer's in turn
+  std::shared_ptr<std::vector<float>>
+      partial;  // of attention over ranges of keys; every layer's in turn
 
   const ir::Value& value(ir::ValueId id) const { return plan.graph.value(id); }
   // A node's output, an f32 input or a plain weight, as rows.

@@ -17,9 +17,9 @@ inline void Pause() {
 
 }  // namespace
 
-// A pause takes 15 to 45 ns on current cores, so 2000 of them are 30 to 90 microseconds: longer than any node of a
-// decode step, shorter than a scheduler's tick. A team larger than the machine must not spin: the thread that it waits
-// for may need the core.
+// A pause takes 15 to 45 ns on current cores, so 2000 of them are 30 to 90 microseconds: longer
+// than any node of a decode step, shorter than a scheduler's tick. A team larger than the machine
+// must not spin: the thread that it waits for may need the core.
 ThreadTeam::ThreadTeam(int threads)
     : size_(threads < 1 ? 1 : threads),
       spins_(static_cast<unsigned>(size_) > std::thread::hardware_concurrency() ? 16 : 2000) {
@@ -41,7 +41,8 @@ void ThreadTeam::WaitWhile(std::atomic<uint32_t>& word, uint32_t old) {
     if (word.load(std::memory_order_acquire) != old) return;
     Pause();
   }
-  // Sequentially consistent with the waker's store and its look at sleepers_: one of the two sees the other.
+  // Sequentially consistent with the waker's store and its look at sleepers_: one of the two sees
+  // the other.
   sleepers_.fetch_add(1);
   while (word.load() == old) word.wait(old);
   sleepers_.fetch_sub(1);

@@ -1,8 +1,8 @@
 // A persistent team of threads that execute one function together, with a cheap barrier.
 //
-// The caller of Run is member 0. Members spin for a few tens of microseconds at the barrier and between runs, then
-// sleep, so that an idle team costs nothing and a team larger than the machine still advances.
-// Run may be called from one thread at a time.
+// The caller of Run is member 0. Members spin for a few tens of microseconds at the barrier and
+// between runs, then sleep, so that an idle team costs nothing and a team larger than the machine
+// still advances. Run may be called from one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,8 @@ class ThreadTeam {
     });
   }
 
-  // Inside Run, by every member: returns when all members have called it; what they wrote before is then visible.
+  // Inside Run, by every member: returns when all members have called it; what they wrote before is
+  // then visible.
   void Barrier();
 
  private:

@@ -1,7 +1,9 @@
-// The seam that every device implements: memory, queues, events, copies, compilation and graph capture.
+// The seam that every device implements: memory, queues, events, copies, compilation and graph
+// capture.
 //
-// One Backend instance a device index; nothing is process-wide. Methods may be called from one thread at a time unless
-// said otherwise. Sizes are in bytes. Pointers are device pointers (on the CPU: plain memory).
+// One Backend instance a device index; nothing is process-wide. Methods may be called from one
+// thread at a time unless said otherwise. Sizes are in bytes. Pointers are device pointers (on the
+// CPU: plain memory).
 #pragma once
 
 #include <cstddef>
@@ -19,8 +21,8 @@
 namespace vt {
 
 struct DeviceInfo {
-  std::string name;          // "cpu", "cuda:0"
-  std::string description;   // "AMD EPYC, 2 threads, AVX2"
+  std::string name;         // "cpu", "cuda:0"
+  std::string description;  // "AMD EPYC, 2 threads, AVX2"
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;
 };
@@ -57,12 +59,12 @@ struct DeviceWeight {
 
 // What an Executable runs on. All pointers outlive it.
 struct Bindings {
-  std::map<std::string, DeviceWeight> weights;       // by checkpoint name
-  std::vector<std::vector<void*>> state;             // [group][layer]: blocks of this layer, contiguous
-  std::vector<int64_t> state_blocks;                 // [group]: number of blocks
-  int64_t block_size = 16;                           // tokens
-  void* arena = nullptr;                             // at least the largest plan's arena_bytes
-  void* inputs = nullptr;                            // the packed input buffer (StepLayout) on the device
+  std::map<std::string, DeviceWeight> weights;  // by checkpoint name
+  std::vector<std::vector<void*>> state;        // [group][layer]: blocks of this layer, contiguous
+  std::vector<int64_t> state_blocks;            // [group]: number of blocks
+  int64_t block_size = 16;                      // tokens
+  void* arena = nullptr;                        // at least the largest plan's arena_bytes
+  void* inputs = nullptr;  // the packed input buffer (StepLayout) on the device
 };
 
 // Nodes of one bucket, compiled.
@@ -70,7 +72,8 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual const ir::Plan& plan() const = 0;
-  // Enqueues all nodes. Everything that changes from step to step is read from Bindings::inputs on the device.
+  // Enqueues all nodes. Everything that changes from step to step is read from Bindings::inputs on
+  // the device.
   virtual base::Status Run(Queue& queue) = 0;
   // Runs nodes [0, count) and waits; for tools that compare values with the interpreter.
   virtual base::Status RunFirst(Queue& queue, int count) = 0;
@@ -84,7 +87,8 @@ class Backend : public ir::Target {
  public:
   virtual DeviceInfo Info() const = 0;
 
-  // --- memory. Errors: kResourceExhausted with the bytes asked for and those free; kInternal inside a capture.
+  // --- memory. Errors: kResourceExhausted with the bytes asked for and those free; kInternal
+  // inside a capture.
   virtual base::Result<void*> Allocate(int64_t bytes) = 0;  // aligned to 256
   virtual void Free(void* p) = 0;
   // Whether host code may read and write device pointers directly.
@@ -108,10 +112,11 @@ class Backend : public ir::Target {
   virtual int64_t StateBlockBytes(const ir::StateGroup& group, int64_t block_size) const = 0;
 
   // --- compilation
-  virtual base::Result<std::unique_ptr<Executable>> Compile(ir::Plan plan, const Bindings& bindings) = 0;
+  virtual base::Result<std::unique_ptr<Executable>> Compile(ir::Plan plan,
+                                                            const Bindings& bindings) = 0;
 
-  // --- graph capture. Contract: all work of a capture is on one queue; nothing in it allocates, synchronises, frees
-  // or queries; what it reads through an address is read again at each replay.
+  // --- graph capture. Contract: all work of a capture is on one queue; nothing in it allocates,
+  // synchronises, frees or queries; what it reads through an address is read again at each replay.
   virtual bool SupportsGraphCapture() const = 0;
   virtual base::Status BeginCapture(Queue& q) = 0;
   virtual base::Result<GraphHandle> EndCaptureGraph(Queue& q) = 0;
@@ -135,8 +140,8 @@ class Platform {
   virtual std::vector<DeviceInfo> Devices(std::string* why) = 0;
   struct Options {
     int index = 0;
-    int threads = 0;          // CPUs: 0 means one a core
-    std::string isa;          // CPUs: "" picks the best; else "scalar", "avx2", ... (refused where absent)
+    int threads = 0;  // CPUs: 0 means one a core
+    std::string isa;  // CPUs: "" picks the best; else "scalar", "avx2", ... (refused where absent)
   };
   virtual base::Result<std::unique_ptr<Backend>> Open(const Options& options) = 0;
 };

@@ -32,13 +32,15 @@ DeviceRegistry DeviceRegistry::Load(std::vector<std::string> folders) {
       }
       base::Result<void*> symbol = base::os::FindSymbol(*module, "vt_module");
       if (!symbol) {
-        registry.problems_.push_back(path + ": not a device module (" + symbol.error().message + ")");
+        registry.problems_.push_back(path + ": not a device module (" + symbol.error().message +
+                                     ")");
         continue;
       }
       const ModuleEntry* entry = reinterpret_cast<ModuleFunction>(*symbol)();
       if (std::strcmp(entry->build_id, BuildId()) != 0) {
-        registry.problems_.push_back(fmt::format("{}: made for another build ('{}', this is '{}'): build it again", path,
-                                                 entry->build_id, BuildId()));
+        registry.problems_.push_back(
+            fmt::format("{}: made for another build ('{}', this is '{}'): build it again", path,
+                        entry->build_id, BuildId()));
         continue;
       }
       registry.platforms_.emplace_back(entry->create());
@@ -77,7 +79,8 @@ base::Result<std::pair<Platform*, int>> DeviceRegistry::Find(const std::string& 
     const auto [rest, error] = std::from_chars(begin, end, index);
     if (error != std::errc() || rest != end || index < 0) {
       return base::Error{base::Code::kInvalidArgument,
-                         fmt::format("--device '{}': write a name and an index, like cuda:1", base::Printable(device))};
+                         fmt::format("--device '{}': write a name and an index, like cuda:1",
+                                     base::Printable(device))};
     }
   }
   for (const auto& p : platforms_) {

@@ -1,7 +1,8 @@
-// Finds device modules (libvt_<name>.so beside the program or in given folders) and opens devices by name.
+// Finds device modules (libvt_<name>.so beside the program or in given folders) and opens devices
+// by name.
 //
-// A module exports one function, `vt_module`, returning a ModuleEntry. It is refused with a sentence when its build id
-// is not that of this library.
+// A module exports one function, `vt_module`, returning a ModuleEntry. It is refused with a
+// sentence when its build id is not that of this library.
 #pragma once
 
 #include <memory>
@@ -32,7 +33,8 @@ class DeviceRegistry {
   // What could not be loaded and why, a sentence each.
   const std::vector<std::string>& problems() const { return problems_; }
 
-  // "cpu", "cuda:1", "auto" (the first of cuda, rocm, vulkan, cpu that has a device). Errors name what was found.
+  // "cpu", "cuda:1", "auto" (the first of cuda, rocm, vulkan, cpu that has a device). Errors name
+  // what was found.
   base::Result<std::pair<Platform*, int>> Find(const std::string& device) const;
 
  private:

@@ -1,8 +1,8 @@
 // The packed input buffer of a step: all of a step's data goes to the device in this one buffer.
 //
-// Header: i32 tokens, requests, outputs of this very step (at most the bucket's). Then the inputs that the graph uses,
-// in the order of Fields(), each aligned to 16 bytes, sized for the bucket. Rows past the step's counts are padding:
-// slot -1, length 0.
+// Header: i32 tokens, requests, outputs of this very step (at most the bucket's). Then the inputs
+// that the graph uses, in the order of Fields(), each aligned to 16 bytes, sized for the bucket.
+// Rows past the step's counts are padding: slot -1, length 0.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,8 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 // Removes the ".weight" of a checkpoint's name: nodes are named after their module.
 std::string ModuleName(const std::string& weight) {
   constexpr std::string_view kSuffix = ".weight";
-  return base::EndsWith(weight, kSuffix) ? weight.substr(0, weight.size() - kSuffix.size()) : weight;
+  return base::EndsWith(weight, kSuffix) ? weight.substr(0, weight.size() - kSuffix.size())
+                                         : weight;
 }
 
 }  // namespace
@@ -50,20 +51,24 @@ bool Builder::Has(const std::string& name) const { return weights_ && weights_(n
 
 ValueId Builder::Weight(const std::string& name, std::vector<int64_t> shape) {
   used_.insert(name);
-  // Weights and inputs share a table of names; a tensor cannot be called like an input, which has no dot or has "slots.".
+  // Weights and inputs share a table of names; a tensor cannot be called like an input, which has
+  // no dot or has "slots.".
   const std::string key = "weight:" + name;
   const auto found = by_name_.find(key);
   WeightInfo info{DType::kF32, shape};
   if (const auto stored = weights_ ? weights_(name) : std::nullopt; !stored) {
     Fail(fmt::format("the checkpoint has no tensor {}, which {} needs", name, graph_.name));
   } else if (stored->shape != shape) {
-    Fail(fmt::format("tensor {} has the shape {}, but the configuration of {} says {}", name, ShapeText(stored->shape),
-                     graph_.name, ShapeText(shape)));
+    Fail(fmt::format("tensor {} has the shape {}, but the configuration of {} says {}", name,
+                     ShapeText(stored->shape), graph_.name, ShapeText(shape)));
   } else {
     info = *stored;
   }
   if (found != by_name_.end()) return found->second;
-  Value v{.name = name, .dtype = info.dtype, .shape = {shape.begin(), shape.end()}, .kind = ValueKind::kWeight};
+  Value v{.name = name,
+          .dtype = info.dtype,
+          .shape = {shape.begin(), shape.end()},
+          .kind = ValueKind::kWeight};
   graph_.values.push_back(std::move(v));
   return by_name_[key] = static_cast<ValueId>(graph_.values.size() - 1);
 }
@@ -83,7 +88,11 @@ ValueId Builder::Emit(Op op, std::string name, std::vector<ValueId> inputs, Attr
     return kNone;
   }
   const auto node_id = static_cast<NodeId>(graph_.nodes.size());
-  Node node{.op = op, .name = name, .inputs = std::move(inputs), .outputs = {}, .attrs = std::move(attrs)};
+  Node node{.op = op,
+            .name = name,
+            .inputs = std::move(inputs),
+            .outputs = {},
+            .attrs = std::move(attrs)};
   for (size_t i = 0; i < types->size(); ++i) {
     Value v{.name = i == 0 ? name : fmt::format("{}:{}", name, i),
             .dtype = (*types)[i].dtype,
@@ -117,20 +126,30 @@ ValueId Builder::Linear(ValueId x, const std::string& name, int64_t out, bool bi
 ValueId Builder::RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset) {
   if (x < 0) return kNone;
   const int64_t d = graph_.value(x).shape.back().At({});
-  return Emit(Op::kRmsNorm, ModuleName(weight), {x, Weight(weight, {d})}, {NormAttrs{eps, weight_offset}});
+  return Emit(Op::kRmsNorm, ModuleName(weight), {x, Weight(weight, {d})},
+              {NormAttrs{eps, weight_offset}});
 }
 
-ValueId Builder::LayerNorm(ValueId x, const std::string& weight, const std::string& bias, float eps) {
+ValueId Builder::LayerNorm(ValueId x, const std::string& weight, const std::string& bias,
+                           float eps) {
   if (x < 0) return kNone;
   const int64_t d = graph_.value(x).shape.back().At({});
-  return Emit(Op::kLayerNorm, ModuleName(weight), {x, Weight(weight, {d}), Weight(bias, {d})}, {NormAttrs{eps, 0}});
+  return Emit(Op::kLayerNorm, ModuleName(weight), {x, Weight(weight, {d}), Weight(bias, {d})},
+              {NormAttrs{eps, 0}});
 }
 
-// Nodes without a name of their own take the op's name and their number, which is unique in the graph.
-static std::string Numbered(const Graph& g, Op op) { return fmt::format("{}.{}", Name(op), g.nodes.size()); }
+// Nodes without a name of their own take the op's name and their number, which is unique in the
+// graph.
+static std::string Numbered(const Graph& g, Op op) {
+  return fmt::format("{}.{}", Name(op), g.nodes.size());
+}
 
-ValueId Builder::Add(ValueId a, ValueId b) { return Emit(Op::kAdd, Numbered(graph_, Op::kAdd), {a, b}); }
-ValueId Builder::Mul(ValueId a, ValueId b) { return Emit(Op::kMul, Numbered(graph_, Op::kMul), {a, b}); }
+ValueId Builder::Add(ValueId a, ValueId b) {
+  return Emit(Op::kAdd, Numbered(graph_, Op::kAdd), {a, b});
+}
+ValueId Builder::Mul(ValueId a, ValueId b) {
+  return Emit(Op::kMul, Numbered(graph_, Op::kMul), {a, b});
+}
 ValueId Builder::Scale(ValueId x, float multiply, float add) {
   return Emit(Op::kScale, Numbered(graph_, Op::kScale), {x}, {ScaleAttrs{multiply, add}});
 }
@@ -156,9 +175,12 @@ ValueId Builder::Rope(ValueId x, const RopeAttrs& rope) {
   return Emit(Op::kRope, Numbered(graph_, Op::kRope), {x, Positions()}, {rope});
 }
 
-ValueId Builder::OutputOnly(ValueId x) { return Emit(Op::kGather, "output_rows", {x, OutputRows()}); }
+ValueId Builder::OutputOnly(ValueId x) {
+  return Emit(Op::kGather, "output_rows", {x, OutputRows()});
+}
 
-ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs, const std::string& name) {
+ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
+                           const std::string& name) {
   if (q < 0 || k < 0 || v < 0) return kNone;
   // Layers share a group when their state has the same shape and the same window.
   int group = -1;
@@ -174,26 +196,33 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
     graph_.state_groups.push_back(
         {.name = global ? "global" : fmt::format("window{}", attrs.window),
          .kind = global ? StateGroup::Kind::kPagedGlobal : StateGroup::Kind::kPagedWindow,
-         .dtype = kv_.dtype, .layers = 0, .kv_heads = attrs.kv_heads, .head_dim = attrs.head_dim,
+         .dtype = kv_.dtype,
+         .layers = 0,
+         .kv_heads = attrs.kv_heads,
+         .head_dim = attrs.head_dim,
          .window = attrs.window});
   }
   const int layer = graph_.state_groups[static_cast<size_t>(group)].layers++;
-  Value state{.name = fmt::format("kv.{}.{}", group, layer), .dtype = kv_.dtype,
-              .shape = {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)}, .kind = ValueKind::kState};
+  Value state{.name = fmt::format("kv.{}.{}", group, layer),
+              .dtype = kv_.dtype,
+              .shape = {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)},
+              .kind = ValueKind::kState};
   state.group = group;
   state.layer = layer;
   graph_.values.push_back(std::move(state));
   const auto state_id = static_cast<ValueId>(graph_.values.size() - 1);
 
-  if (kv_.block_size < 1 || kv_.max_model_len < 1) Fail("the KV cache needs a positive block size and model length");
-  const int64_t max_blocks = kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
+  if (kv_.block_size < 1 || kv_.max_model_len < 1)
+    Fail("the KV cache needs a positive block size and model length");
+  const int64_t max_blocks =
+      kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
   const ValueId slots = Input(SlotsName(group), {T()});
   const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", {state_id, k, v, slots});
   if (next < 0) return kNone;
   state_[{group, layer}] = next;
   return Emit(Op::kAttention, name,
-              {q, next, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}), Input(kSeqLens, {R()}),
-               Input(BlockTableName(group), {R(), Dim(max_blocks)})},
+              {q, next, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
+               Input(kSeqLens, {R()}), Input(BlockTableName(group), {R(), Dim(max_blocks)})},
               {attrs});
 }
 

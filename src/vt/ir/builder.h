@@ -1,7 +1,8 @@
 // How a model file says what is computed: one call an operation, names from the checkpoint.
 //
-// The Builder asks a WeightSource for the stored type and shape of each weight. A missing tensor or a wrong shape is
-// recorded as the build's error, so that model code needs no checks of its own: it reads like the formula.
+// The Builder asks a WeightSource for the stored type and shape of each weight. A missing tensor or
+// a wrong shape is recorded as the build's error, so that model code needs no checks of its own: it
+// reads like the formula.
 #pragma once
 
 #include <functional>
@@ -24,8 +25,8 @@ using WeightSource = std::function<std::optional<WeightInfo>(const std::string& 
 
 struct KvOptions {
   DType dtype = DType::kF16;
-  int64_t block_size = 16;        // tokens
-  int64_t max_model_len = 2048;   // gives max_blocks, the width of the block tables
+  int64_t block_size = 16;       // tokens
+  int64_t max_model_len = 2048;  // gives max_blocks, the width of the block tables
 };
 
 class Builder {
@@ -42,7 +43,8 @@ class Builder {
   bool Has(const std::string& name) const;
   // REQUIRES a shape of exactly `shape` in the checkpoint, otherwise the build fails.
   ValueId Weight(const std::string& name, std::vector<int64_t> shape);
-  // Declares that a tensor of the checkpoint is known and not needed (e.g. rotary inv_freq buffers).
+  // Declares that a tensor of the checkpoint is known and not needed (e.g. rotary inv_freq
+  // buffers).
   void Ignore(const std::string& name) { used_.insert(name); }
 
   // --- operations (shapes as in op.h); `name` becomes the node's name
@@ -55,14 +57,16 @@ class Builder {
   ValueId Mul(ValueId a, ValueId b);
   ValueId Scale(ValueId x, float multiply, float add = 0);
   ValueId Act(ValueId x, Activation fn);
-  ValueId SoftCap(ValueId x, float cap);  // cap * tanh(x / cap)
+  ValueId SoftCap(ValueId x, float cap);                      // cap * tanh(x / cap)
   ValueId Heads(ValueId x, int64_t heads, int64_t head_dim);  // [T, H * D] -> [T, H, D]
   ValueId Slice(ValueId x, int64_t begin, int64_t size);
   ValueId Rope(ValueId x, const RopeAttrs& rope);
   ValueId OutputOnly(ValueId x);  // keeps the rows whose logits are wanted: [T, D] -> [O, D]
 
-  // --- attention with the KV cache. q [T, H, D], k and v [T, Hk, D]. Layers with the same window share a state group.
-  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs, const std::string& name);
+  // --- attention with the KV cache. q [T, H, D], k and v [T, Hk, D]. Layers with the same window
+  // share a state group.
+  ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
+                    const std::string& name);
 
   // --- any op by hand
   ValueId Emit(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
@@ -70,7 +74,8 @@ class Builder {
   // Ends the graph. Errors: the first missing weight, wrong shape or misuse, by name.
   base::Result<Graph> Finish(std::vector<ValueId> outputs);
 
-  // Weights asked for so far (every tensor of a file must be in here, or is an error of the loader).
+  // Weights asked for so far (every tensor of a file must be in here, or is an error of the
+  // loader).
   const std::set<std::string>& used() const { return used_; }
   // Records the first error; later calls keep it.
   void Fail(std::string message);

@@ -7,26 +7,13 @@ namespace vt::ir {
 namespace {
 
 constexpr std::array<DTypeInfo, kDTypeCount> kInfo = {{
-    {"f32", 1, 4, 0, false},
-    {"f16", 1, 2, 1, false},
-    {"bf16", 1, 2, 30, false},
-    {"i32", 1, 4, 26, false},
-    {"i64", 1, 8, 27, false},
-    {"i8", 1, 1, 24, false},
-    {"u8", 1, 1, -1, false},
-    {"Q4_0", 32, 18, 2, true},
-    {"Q4_1", 32, 20, 3, true},
-    {"Q5_0", 32, 22, 6, true},
-    {"Q5_1", 32, 24, 7, true},
-    {"Q8_0", 32, 34, 8, true},
-    {"Q2_K", 256, 84, 10, true},
-    {"Q3_K", 256, 110, 11, true},
-    {"Q4_K", 256, 144, 12, true},
-    {"Q5_K", 256, 176, 13, true},
-    {"Q6_K", 256, 210, 14, true},
-    {"IQ4_NL", 32, 18, 20, true},
-    {"IQ4_XS", 256, 136, 23, true},
-    {"Q8_A32", 32, 40, -1, true},
+    {"f32", 1, 4, 0, false},        {"f16", 1, 2, 1, false},      {"bf16", 1, 2, 30, false},
+    {"i32", 1, 4, 26, false},       {"i64", 1, 8, 27, false},     {"i8", 1, 1, 24, false},
+    {"u8", 1, 1, -1, false},        {"Q4_0", 32, 18, 2, true},    {"Q4_1", 32, 20, 3, true},
+    {"Q5_0", 32, 22, 6, true},      {"Q5_1", 32, 24, 7, true},    {"Q8_0", 32, 34, 8, true},
+    {"Q2_K", 256, 84, 10, true},    {"Q3_K", 256, 110, 11, true}, {"Q4_K", 256, 144, 12, true},
+    {"Q5_K", 256, 176, 13, true},   {"Q6_K", 256, 210, 14, true}, {"IQ4_NL", 32, 18, 20, true},
+    {"IQ4_XS", 256, 136, 23, true}, {"Q8_A32", 32, 40, -1, true},
 }};
 
 }  // namespace
@@ -46,7 +33,8 @@ std::optional<DType> FromName(std::string_view name) {
     if (n.size() != name.size()) continue;
     bool equal = true;
     for (size_t j = 0; j < n.size() && equal; ++j) {
-      equal = std::tolower(static_cast<unsigned char>(n[j])) == std::tolower(static_cast<unsigned char>(name[j]));
+      equal = std::tolower(static_cast<unsigned char>(n[j])) ==
+              std::tolower(static_cast<unsigned char>(name[j]));
     }
     if (equal) return static_cast<DType>(i);
   }

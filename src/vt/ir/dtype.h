@@ -1,5 +1,5 @@
-// Data types and quantised block formats: their names, block sizes and bytes. Names and numbers of the quantised
-// formats follow GGUF (the ggml type ids of the format's specification).
+// Data types and quantised block formats: their names, block sizes and bytes. Names and numbers of
+// the quantised formats follow GGUF (the ggml type ids of the format's specification).
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,37 @@
 namespace vt::ir {
 
 enum class DType : uint8_t {
-  kF32, kF16, kBF16, kI32, kI64, kI8, kU8,
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI64,
+  kI8,
+  kU8,
   // Weights as GGUF stores them. A row is a whole number of blocks.
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,        // blocks of 32
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,        // superblocks of 256
-  kIQ4_NL, kIQ4_XS,                         // 32, 256
-  // Activations for integer dot products: blocks of 32 int8 values with an f32 scale and sums of each 16 values.
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,  // blocks of 32
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,  // superblocks of 256
+  kIQ4_NL,
+  kIQ4_XS,  // 32, 256
+  // Activations for integer dot products: blocks of 32 int8 values with an f32 scale and sums of
+  // each 16 values.
   kQ8_A32,
 };
 inline constexpr int kDTypeCount = static_cast<int>(DType::kQ8_A32) + 1;
 
 struct DTypeInfo {
-  std::string_view name;   // "f32", "Q4_K": as in GGUF and llama.cpp
-  int block;               // values a block (1 for plain types)
-  int bytes;               // bytes a block
-  int ggml_type;           // -1 where GGUF has none
+  std::string_view name;  // "f32", "Q4_K": as in GGUF and llama.cpp
+  int block;              // values a block (1 for plain types)
+  int bytes;              // bytes a block
+  int ggml_type;          // -1 where GGUF has none
   bool quantised;
 };
 

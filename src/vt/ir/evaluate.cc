@@ -20,15 +20,24 @@ base::Error Bad(const std::string& what) { return {base::Code::kInvalidArgument,
 
 double Apply(Activation fn, double x) {
   switch (fn) {
-    case Activation::kSilu: return x / (1 + std::exp(-x));
-    case Activation::kGeluTanh: return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case Activation::kGelu: return 0.5 * x * (1 + std::erf(x * 0.7071067811865476));
-    case Activation::kRelu: return x > 0 ? x : 0;
-    case Activation::kSigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::kTanh: return std::tanh(x);
-    case Activation::kExp: return std::exp(x);
-    case Activation::kSoftplus: return x > 20 ? x : std::log1p(std::exp(x));  // e^-20 is below an f32 ulp
-    case Activation::kSquaredRelu: return x > 0 ? x * x : 0;
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case Activation::kGelu:
+      return 0.5 * x * (1 + std::erf(x * 0.7071067811865476));
+    case Activation::kRelu:
+      return x > 0 ? x : 0;
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kExp:
+      return std::exp(x);
+    case Activation::kSoftplus:
+      return x > 20 ? x : std::log1p(std::exp(x));  // e^-20 is below an f32 ulp
+    case Activation::kSquaredRelu:
+      return x > 0 ? x * x : 0;
   }
   return x;
 }
@@ -37,7 +46,8 @@ double Apply(Activation fn, double x) {
 template <typename F>
 Tensor Map(const Tensor& x, F fn) {
   Tensor y{.shape = x.shape, .f = std::vector<float>(x.f.size()), .i = {}};
-  for (size_t i = 0; i < x.f.size(); ++i) y.f[i] = static_cast<float>(fn(static_cast<double>(x.f[i]), i));
+  for (size_t i = 0; i < x.f.size(); ++i)
+    y.f[i] = static_cast<float>(fn(static_cast<double>(x.f[i]), i));
   return y;
 }
 
@@ -54,10 +64,14 @@ Tensor Binary(Op op, const Tensor& a, const Tensor& b) {
   return Map(a, [&](double x, size_t i) {
     const double y = b.f[i % b.f.size()];  // [D] repeats over the rows
     switch (op) {
-      case Op::kAdd: return x + y;
-      case Op::kSub: return x - y;
-      case Op::kMul: return x * y;
-      default: return x / y;
+      case Op::kAdd:
+        return x + y;
+      case Op::kSub:
+        return x - y;
+      case Op::kMul:
+        return x * y;
+      default:
+        return x / y;
     }
   });
 }
@@ -102,7 +116,8 @@ Tensor RmsNorm(const NormAttrs& a, const Tensor& x, const Tensor& w) {
     double squares = 0;
     for (size_t i = 0; i < d; ++i) squares += static_cast<double>(in[i]) * in[i];
     const double scale = 1 / std::sqrt(squares / static_cast<double>(d) + a.eps);
-    for (size_t i = 0; i < d; ++i) out[i] = static_cast<float>(in[i] * scale * (w.f[i] + a.weight_offset));
+    for (size_t i = 0; i < d; ++i)
+      out[i] = static_cast<float>(in[i] * scale * (w.f[i] + a.weight_offset));
   });
 }
 
@@ -129,7 +144,8 @@ Tensor Softmax(const Tensor& x, bool logarithm) {
     double sum = 0;
     for (size_t i = 0; i < d; ++i) sum += std::exp(in[i] - high);
     for (size_t i = 0; i < d; ++i) {
-      out[i] = static_cast<float>(logarithm ? in[i] - high - std::log(sum) : std::exp(in[i] - high) / sum);
+      out[i] = static_cast<float>(logarithm ? in[i] - high - std::log(sum)
+                                            : std::exp(in[i] - high) / sum);
     }
   });
 }
@@ -140,13 +156,15 @@ Tensor Rope(const RopeAttrs& a, const Tensor& x, const Tensor& positions) {
   const auto half = static_cast<size_t>(a.rotary_dim / 2);
   for (size_t t = 0; t < positions.i.size(); ++t) {
     for (size_t i = 0; i < half; ++i) {
-      // The angle is an f32 product, as in the models' own code: at position 100000 a double's differs visibly.
+      // The angle is an f32 product, as in the models' own code: at position 100000 a double's
+      // differs visibly.
       const float angle = static_cast<float>(positions.i[t]) * a.frequencies[i];
       const double c = std::cos(static_cast<double>(angle)) * a.magnitude;
       const double s = std::sin(static_cast<double>(angle)) * a.magnitude;
       for (size_t h = 0; h < heads; ++h) {
         const size_t base = (t * heads + h) * d;
-        const size_t p = base + (a.interleaved ? 2 * i : i), q = base + (a.interleaved ? 2 * i + 1 : i + half);
+        const size_t p = base + (a.interleaved ? 2 * i : i),
+                     q = base + (a.interleaved ? 2 * i + 1 : i + half);
         y.f[p] = static_cast<float>(x.f[p] * c - x.f[q] * s);
         y.f[q] = static_cast<float>(x.f[q] * c + x.f[p] * s);
       }
@@ -175,8 +193,8 @@ void KvWrite(KvState& state, const Tensor& k, const Tensor& v, const Tensor& slo
 }
 
 // One head of one query over the cached positions [begin, end) of its request.
-void AttendOne(const AttentionAttrs& a, const float* q, float* out, const std::vector<const float*>& keys,
-               const std::vector<const float*>& rows) {
+void AttendOne(const AttentionAttrs& a, const float* q, float* out,
+               const std::vector<const float*>& keys, const std::vector<const float*>& rows) {
   const auto d = static_cast<size_t>(a.head_dim);
   std::vector<double> scores(keys.size());
   double high = -INFINITY;
@@ -198,14 +216,18 @@ void AttendOne(const AttentionAttrs& a, const float* q, float* out, const std::v
   for (size_t j = 0; j < d; ++j) out[j] = sum > 0 ? static_cast<float>(mean[j] / sum) : 0;
 }
 
-Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in, KvState& state, int64_t block_size) {
+Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in, KvState& state,
+                  int64_t block_size) {
   const Tensor &q = *in[0], &positions = *in[2], &starts = *in[3], &lens = *in[4], &table = *in[5];
   const int64_t tokens = Size(q, 0), requests = Size(lens, 0), max_blocks = Size(table, 1);
   const auto row = static_cast<size_t>(a.heads * a.head_dim);
-  Tensor y{.shape = {tokens, a.heads * a.head_dim}, .f = std::vector<float>(q.f.size()), .i = {}};  // padding: zeros
+  Tensor y{.shape = {tokens, a.heads * a.head_dim},
+           .f = std::vector<float>(q.f.size()),
+           .i = {}};  // padding: zeros
   for (int64_t r = 0; r < requests; ++r) {
     const int64_t len = lens.i[static_cast<size_t>(r)];
-    if (len > max_blocks * block_size) return Bad(fmt::format("request {} is longer than its block table", r));
+    if (len > max_blocks * block_size)
+      return Bad(fmt::format("request {} is longer than its block table", r));
     const int64_t end = std::min<int64_t>(starts.i[static_cast<size_t>(r + 1)], tokens);
     for (int64_t t = starts.i[static_cast<size_t>(r)]; t < end; ++t) {
       const int64_t position = positions.i[static_cast<size_t>(t)];
@@ -216,7 +238,8 @@ Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in,
         const int32_t block = table.i[static_cast<size_t>(r * max_blocks + p / block_size)];
         const auto slot = static_cast<int32_t>(block * block_size + p % block_size);
         const auto key = state.k.find(slot);
-        if (key == state.k.end()) return Bad(fmt::format("request {} reads slot {}, which was never written", r, slot));
+        if (key == state.k.end())
+          return Bad(fmt::format("request {} reads slot {}, which was never written", r, slot));
         k.push_back(&key->second);
         v.push_back(&state.v.at(slot));
       }
@@ -262,7 +285,8 @@ Tensor Concat(const Tensor& a, const Tensor& b) {
   y.shape.back() = Dim(Last(a) + Last(b));
   const size_t rows = a.f.size() / static_cast<size_t>(Last(a));
   for (size_t r = 0; r < rows; ++r) {
-    const auto pa = a.f.begin() + static_cast<long>(r) * Last(a), pb = b.f.begin() + static_cast<long>(r) * Last(b);
+    const auto pa = a.f.begin() + static_cast<long>(r) * Last(a),
+               pb = b.f.begin() + static_cast<long>(r) * Last(b);
     y.f.insert(y.f.end(), pa, pa + Last(a));
     y.f.insert(y.f.end(), pb, pb + Last(b));
   }
@@ -275,14 +299,16 @@ Tensor Choose(const Tensor& logits, const Tensor* params) {
   for (size_t o = 0; o * vocabulary < logits.f.size(); ++o) {
     const float* row = &logits.f[o * vocabulary];
     const auto count = static_cast<int64_t>(vocabulary);
-    y.i.push_back(params == nullptr
-                      ? ArgMax(row, count)
-                      : SampleToken(row, count, UnpackSamplingRow(&params->f[o * kSampleParamCount])));
+    y.i.push_back(
+        params == nullptr
+            ? ArgMax(row, count)
+            : SampleToken(row, count, UnpackSamplingRow(&params->f[o * kSampleParamCount])));
   }
   return y;
 }
 
-Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& in, KvState* state, int64_t block_size) {
+Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& in, KvState* state,
+              int64_t block_size) {
   const FusedDefinition& def = DefinitionOf(op);
   std::vector<Tensor> results(def.parts.size());
   for (size_t p = 0; p < def.parts.size(); ++p) {
@@ -301,14 +327,22 @@ Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& 
 
 }  // namespace
 
-Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, KvState* state, int64_t block_size) {
+Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, KvState* state,
+                 int64_t block_size) {
   const auto one = [](Tensor t) { return std::vector<Tensor>{std::move(t)}; };
   if (IsFused(op)) return Fused(op, attrs.as<FusedAttrs>(), in, state, block_size);
   switch (op) {
-    case Op::kEmbed: return TakeRows(*in[0], *in[1], "token id");
-    case Op::kGather: return TakeRows(*in[0], *in[1], "output row");
-    case Op::kLinear: return one(Linear(attrs.as<LinearAttrs>(), in));
-    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: return one(Binary(op, *in[0], *in[1]));
+    case Op::kEmbed:
+      return TakeRows(*in[0], *in[1], "token id");
+    case Op::kGather:
+      return TakeRows(*in[0], *in[1], "output row");
+    case Op::kLinear:
+      return one(Linear(attrs.as<LinearAttrs>(), in));
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+      return one(Binary(op, *in[0], *in[1]));
     case Op::kScale: {
       const auto& a = attrs.as<ScaleAttrs>();
       return one(Map(*in[0], [&](double x, size_t) { return x * a.multiply + a.add; }));
@@ -317,23 +351,39 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
       const Activation fn = attrs.as<UnaryAttrs>().fn;
       return one(Map(*in[0], [&](double x, size_t) { return Apply(fn, x); }));
     }
-    case Op::kRmsNorm: return one(RmsNorm(attrs.as<NormAttrs>(), *in[0], *in[1]));
-    case Op::kLayerNorm: return one(LayerNorm(attrs.as<NormAttrs>(), *in[0], *in[1], *in[2]));
-    case Op::kSoftmax: return one(Softmax(*in[0], false));
-    case Op::kLogSoftmax: return one(Softmax(*in[0], true));
-    case Op::kRope: return one(Rope(attrs.as<RopeAttrs>(), *in[0], *in[1]));
-    case Op::kKvWrite: KvWrite(*state, *in[1], *in[2], *in[3]); return one({});
-    case Op::kAttention: return Attention(attrs.as<AttentionAttrs>(), in, *state, block_size);
-    case Op::kReshape: return one(Reshape(attrs.as<ReshapeAttrs>(), *in[0]));
-    case Op::kSlice: return one(Slice(attrs.as<SliceAttrs>(), *in[0]));
-    case Op::kConcat: return one(Concat(*in[0], *in[1]));
-    case Op::kConvert: case Op::kQuantize: {
+    case Op::kRmsNorm:
+      return one(RmsNorm(attrs.as<NormAttrs>(), *in[0], *in[1]));
+    case Op::kLayerNorm:
+      return one(LayerNorm(attrs.as<NormAttrs>(), *in[0], *in[1], *in[2]));
+    case Op::kSoftmax:
+      return one(Softmax(*in[0], false));
+    case Op::kLogSoftmax:
+      return one(Softmax(*in[0], true));
+    case Op::kRope:
+      return one(Rope(attrs.as<RopeAttrs>(), *in[0], *in[1]));
+    case Op::kKvWrite:
+      KvWrite(*state, *in[1], *in[2], *in[3]);
+      return one({});
+    case Op::kAttention:
+      return Attention(attrs.as<AttentionAttrs>(), in, *state, block_size);
+    case Op::kReshape:
+      return one(Reshape(attrs.as<ReshapeAttrs>(), *in[0]));
+    case Op::kSlice:
+      return one(Slice(attrs.as<SliceAttrs>(), *in[0]));
+    case Op::kConcat:
+      return one(Concat(*in[0], *in[1]));
+    case Op::kConvert:
+    case Op::kQuantize: {
       const DType t = attrs.as<ConvertAttrs>().dtype;
-      return one({.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
+      return one(
+          {.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
     }
-    case Op::kArgMax: return one(Choose(*in[0], nullptr));
-    case Op::kSample: return one(Choose(*in[0], in[1]));
-    default: return Bad(fmt::format("{} has no reference function", Name(op)));
+    case Op::kArgMax:
+      return one(Choose(*in[0], nullptr));
+    case Op::kSample:
+      return one(Choose(*in[0], in[1]));
+    default:
+      return Bad(fmt::format("{} has no reference function", Name(op)));
   }
 }
 

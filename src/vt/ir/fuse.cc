@@ -1,4 +1,5 @@
-// Matches the definitions of fused ops against the graph, from their last part (the root) backwards.
+// Matches the definitions of fused ops against the graph, from their last part (the root)
+// backwards.
 #include <algorithm>
 #include <optional>
 
@@ -23,7 +24,8 @@ class Matcher {
   Matcher(const Graph& graph, const FusedDefinition& def) : graph_(graph), def_(def) {}
 
   std::optional<Match> At(NodeId root) {
-    Match m{std::vector<NodeId>(def_.parts.size(), -1), std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone)};
+    Match m{std::vector<NodeId>(def_.parts.size(), -1),
+            std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone)};
     if (!Part(def_.parts.size() - 1, root, m)) return std::nullopt;
     for (const NodeId n : m.nodes) {
       if (n < 0) return std::nullopt;
@@ -39,10 +41,12 @@ class Matcher {
     if (m.nodes[p] >= 0) return m.nodes[p] == n;
     const FusedPart& part = def_.parts[p];
     if (node(n).op != part.op) return false;
-    // Extra inputs (segments, biases) have no place in a definition; broadcast operands none in a fused kernel.
+    // Extra inputs (segments, biases) have no place in a definition; broadcast operands none in a
+    // fused kernel.
     std::vector<ValueId> args = node(n).inputs;
     if (args.size() != part.inputs.size()) return false;
-    if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape) return false;
+    if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape)
+      return false;
     if (Inputs(p, n, args, m)) return true;
     if (!IsCommutative(part.op)) return false;
     std::swap(args[0], args[1]);
@@ -61,7 +65,8 @@ class Matcher {
         bound = args[i];
       } else {
         const Value& v = graph_.value(args[i]);
-        ok = v.kind == ValueKind::kNode && v.producer >= 0 && node(v.producer).outputs[0] == args[i] &&
+        ok = v.kind == ValueKind::kNode && v.producer >= 0 &&
+             node(v.producer).outputs[0] == args[i] &&
              Part(static_cast<size_t>(wanted), v.producer, m);
       }
     }
@@ -73,15 +78,18 @@ class Matcher {
   const FusedDefinition& def_;
 };
 
-// A fused node with the place it can stand at, or nothing when a value inside is needed elsewhere, the target has no
-// kernel, or no place comes after all inputs and before all users.
+// A fused node with the place it can stand at, or nothing when a value inside is needed elsewhere,
+// the target has no kernel, or no place comes after all inputs and before all users.
 struct Fused {
   Node node;
   NodeId before;  // the fused node stands before the node that now has this index
 };
-std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const std::vector<std::vector<NodeId>>& users,
+std::optional<Fused> TryFuse(const Graph& graph, const Target& target,
+                             const std::vector<std::vector<NodeId>>& users,
                              const FusedDefinition& def, const Match& m) {
-  const auto inside = [&](NodeId n) { return std::find(m.nodes.begin(), m.nodes.end(), n) != m.nodes.end(); };
+  const auto inside = [&](NodeId n) {
+    return std::find(m.nodes.begin(), m.nodes.end(), n) != m.nodes.end();
+  };
   FusedAttrs attrs;
   for (const NodeId n : m.nodes) attrs.parts.push_back(graph.nodes[static_cast<size_t>(n)].attrs);
   if (def.predicate != nullptr && !def.predicate(attrs.parts)) return std::nullopt;
@@ -89,8 +97,10 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const std
   NodeId before = m.nodes.back();
   for (size_t p = 0; p < m.nodes.size(); ++p) {
     const ValueId v = graph.nodes[static_cast<size_t>(m.nodes[p])].outputs[0];
-    const bool is_output = std::find(def.outputs.begin(), def.outputs.end(), static_cast<int>(p)) != def.outputs.end();
-    if (!is_output && std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end()) {
+    const bool is_output =
+        std::find(def.outputs.begin(), def.outputs.end(), static_cast<int>(p)) != def.outputs.end();
+    if (!is_output &&
+        std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end()) {
       return std::nullopt;
     }
     for (const NodeId user : users[static_cast<size_t>(v)]) {
@@ -105,11 +115,17 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const std
   }
 
   const Node& root = graph.nodes[static_cast<size_t>(m.nodes.back())];
-  Node node{.op = def.op, .name = root.name, .inputs = m.inputs, .outputs = {}, .attrs = {std::move(attrs)}};
+  Node node{.op = def.op,
+            .name = root.name,
+            .inputs = m.inputs,
+            .outputs = {},
+            .attrs = {std::move(attrs)}};
   for (const int o : def.outputs) {
-    node.outputs.push_back(graph.nodes[static_cast<size_t>(m.nodes[static_cast<size_t>(o)])].outputs[0]);
+    node.outputs.push_back(
+        graph.nodes[static_cast<size_t>(m.nodes[static_cast<size_t>(o)])].outputs[0]);
   }
-  // The definition must hold for the very shapes and types (Verify would refuse the node otherwise).
+  // The definition must hold for the very shapes and types (Verify would refuse the node
+  // otherwise).
   std::vector<Value> inputs;
   for (const ValueId v : node.inputs) inputs.push_back(graph.value(v));
   if (!InferOutputs(node.op, node.attrs, inputs)) return std::nullopt;
@@ -121,7 +137,8 @@ void Apply(Graph& graph, const Match& m, Fused fused) {
   std::vector<Node> nodes;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (static_cast<NodeId>(n) == fused.before) nodes.push_back(std::move(fused.node));
-    if (std::find(m.nodes.begin(), m.nodes.end(), static_cast<NodeId>(n)) != m.nodes.end()) continue;
+    if (std::find(m.nodes.begin(), m.nodes.end(), static_cast<NodeId>(n)) != m.nodes.end())
+      continue;
     nodes.push_back(std::move(graph.nodes[n]));
   }
   graph.nodes = std::move(nodes);

@@ -6,7 +6,9 @@
 namespace vt::ir {
 namespace {
 
-bool OnlyInt8Blocks(const Attrs& quantize) { return quantize.as<ConvertAttrs>().dtype == DType::kQ8_A32; }
+bool OnlyInt8Blocks(const Attrs& quantize) {
+  return quantize.as<ConvertAttrs>().dtype == DType::kQ8_A32;
+}
 
 bool LastIsInt8(std::span<const Attrs> parts) { return OnlyInt8Blocks(parts.back()); }
 
@@ -26,9 +28,16 @@ bool IsSoftCap(std::span<const Attrs> parts) {
 
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
-      {Op::kAddRmsNormQuantize, 3,
-       {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}, {Op::kQuantize, {1}}}, {0, 2}, LastIsInt8},
-      {Op::kActMulQuantize, 2, {{Op::kUnary, {~0}}, {Op::kMul, {0, ~1}}, {Op::kQuantize, {1}}}, {2}, LastIsInt8},
+      {Op::kAddRmsNormQuantize,
+       3,
+       {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}, {Op::kQuantize, {1}}},
+       {0, 2},
+       LastIsInt8},
+      {Op::kActMulQuantize,
+       2,
+       {{Op::kUnary, {~0}}, {Op::kMul, {0, ~1}}, {Op::kQuantize, {1}}},
+       {2},
+       LastIsInt8},
       {Op::kSoftCap, 1, {{Op::kScale, {~0}}, {Op::kUnary, {0}}, {Op::kScale, {1}}}, {2}, IsSoftCap},
       {Op::kAddRmsNorm, 3, {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}}, {0, 1}, nullptr},
       {Op::kRmsNormAdd, 3, {{Op::kRmsNorm, {~0, ~1}}, {Op::kAdd, {~2, 0}}}, {1}, nullptr},

@@ -1,4 +1,5 @@
-// Fused ops as data: each is a small graph of primitives, which is at once its pattern, its meaning and its fallback.
+// Fused ops as data: each is a small graph of primitives, which is at once its pattern, its meaning
+// and its fallback.
 #pragma once
 
 #include <span>
@@ -17,8 +18,10 @@ struct FusedDefinition {
   Op op = Op::kAdd;
   int inputs = 0;
   std::vector<FusedPart> parts;
-  std::vector<int> outputs;  // parts whose results are the fused op's outputs, in order; the last part is the root
-  // Further condition on the attributes of the parts (nullptr: none), e.g. that a linear has one segment.
+  std::vector<int> outputs;  // parts whose results are the fused op's outputs, in order; the last
+                             // part is the root
+  // Further condition on the attributes of the parts (nullptr: none), e.g. that a linear has one
+  // segment.
   bool (*predicate)(std::span<const Attrs> parts) = nullptr;
 };
 

@@ -18,8 +18,8 @@ std::string ToString(const Dim& d) {
   return s;
 }
 
-constexpr std::array<const char*, 9> kActivations = {"silu", "gelu_tanh", "gelu",     "relu",        "sigmoid",
-                                                     "tanh", "exp",       "softplus", "squared_relu"};
+constexpr std::array<const char*, 9> kActivations = {
+    "silu", "gelu_tanh", "gelu", "relu", "sigmoid", "tanh", "exp", "softplus", "squared_relu"};
 
 struct AttrsText {
   std::string operator()(std::monostate) const { return {}; }
@@ -27,19 +27,26 @@ struct AttrsText {
     return a.weight_offset == 0 ? fmt::format("eps={:g}", a.eps)
                                 : fmt::format("eps={:g} offset={:g}", a.eps, a.weight_offset);
   }
-  std::string operator()(const ScaleAttrs& a) const { return fmt::format("x{:g}{:+g}", a.multiply, a.add); }
-  std::string operator()(const UnaryAttrs& a) const { return kActivations[static_cast<size_t>(a.fn)]; }
+  std::string operator()(const ScaleAttrs& a) const {
+    return fmt::format("x{:g}{:+g}", a.multiply, a.add);
+  }
+  std::string operator()(const UnaryAttrs& a) const {
+    return kActivations[static_cast<size_t>(a.fn)];
+  }
   std::string operator()(const LinearAttrs& a) const {
     return fmt::format("segments={}{}", a.segments, a.bias ? " bias" : "");
   }
-  std::string operator()(const SliceAttrs& a) const { return fmt::format("[{}, +{}]", a.begin, a.size); }
+  std::string operator()(const SliceAttrs& a) const {
+    return fmt::format("[{}, +{}]", a.begin, a.size);
+  }
   std::string operator()(const ReshapeAttrs& a) const { return vt::ir::ToString(a.shape); }
   std::string operator()(const ConvertAttrs& a) const { return std::string(Name(a.dtype)); }
   std::string operator()(const RopeAttrs& a) const {
     return fmt::format("rotary={}{}", a.rotary_dim, a.interleaved ? " interleaved" : "");
   }
   std::string operator()(const AttentionAttrs& a) const {
-    std::string s = fmt::format("heads={}/{}x{} scale={:g}", a.heads, a.kv_heads, a.head_dim, a.scale);
+    std::string s =
+        fmt::format("heads={}/{}x{} scale={:g}", a.heads, a.kv_heads, a.head_dim, a.scale);
     if (a.softcap != 0) s += fmt::format(" softcap={:g}", a.softcap);
     if (a.window != 0) s += fmt::format(" window={}", a.window);
     if (!a.causal) s += " bidirectional";
@@ -61,10 +68,14 @@ struct AttrsText {
 
 int64_t Dim::At(const Bucket& b) const {
   switch (sym) {
-    case Sym::kOne: return count + plus;
-    case Sym::kTokens: return count * b.tokens + plus;
-    case Sym::kRequests: return count * b.requests + plus;
-    case Sym::kOutputs: return count * b.outputs + plus;
+    case Sym::kOne:
+      return count + plus;
+    case Sym::kTokens:
+      return count * b.tokens + plus;
+    case Sym::kRequests:
+      return count * b.requests + plus;
+    case Sym::kOutputs:
+      return count * b.outputs + plus;
   }
   return 0;
 }
@@ -94,7 +105,8 @@ std::vector<std::vector<NodeId>> Graph::Users() const {
   for (size_t n = 0; n < nodes.size(); ++n) {
     for (const ValueId v : nodes[n].inputs) {
       auto& list = users[static_cast<size_t>(v)];
-      if (list.empty() || list.back() != static_cast<NodeId>(n)) list.push_back(static_cast<NodeId>(n));
+      if (list.empty() || list.back() != static_cast<NodeId>(n))
+        list.push_back(static_cast<NodeId>(n));
     }
   }
   return users;

@@ -1,8 +1,9 @@
-// The graph of one step: a flat SSA array of nodes over values. No loops, no branches; three symbolic sizes.
+// The graph of one step: a flat SSA array of nodes over values. No loops, no branches; three
+// symbolic sizes.
 //
-// Values are inputs of the step, weights, states, or node outputs. A state (KV cache, recurrent state) is a versioned
-// value: an op that writes it takes one version and yields the next, so no pass can reorder a write and a read.
-// Plain data, copyable; not thread-safe for writing.
+// Values are inputs of the step, weights, states, or node outputs. A state (KV cache, recurrent
+// state) is a versioned value: an op that writes it takes one version and yields the next, so no
+// pass can reorder a write and a read. Plain data, copyable; not thread-safe for writing.
 #pragma once
 
 #include <array>
@@ -57,7 +58,8 @@ inline constexpr ValueId kNone = -1;
 enum class ValueKind : uint8_t { kInput, kWeight, kState, kNode };
 
 struct Value {
-  std::string name;  // of weights: the checkpoint's name; of node outputs: "<node>" or "<node>:<output>"
+  std::string
+      name;  // of weights: the checkpoint's name; of node outputs: "<node>" or "<node>:<output>"
   DType dtype = DType::kF32;
   Shape shape;
   ValueKind kind = ValueKind::kNode;
@@ -66,8 +68,19 @@ struct Value {
   int layer = -1;
 };
 
-// Attributes of ops; an op uses one of these (see op.h's table). Compared by common sub-expressions.
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kSigmoid, kTanh, kExp, kSoftplus, kSquaredRelu };
+// Attributes of ops; an op uses one of these (see op.h's table). Compared by common
+// sub-expressions.
+enum class Activation : uint8_t {
+  kSilu,
+  kGeluTanh,
+  kGelu,
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kExp,
+  kSoftplus,
+  kSquaredRelu
+};
 
 struct NormAttrs {
   float eps = 1e-6f;
@@ -84,7 +97,7 @@ struct UnaryAttrs {
   bool operator==(const UnaryAttrs&) const = default;
 };
 struct LinearAttrs {
-  int segments = 1;   // weights in the inputs, whose rows are stacked in the output's last dimension
+  int segments = 1;  // weights in the inputs, whose rows are stacked in the output's last dimension
   bool bias = false;  // then as many biases follow the weights
   bool operator==(const LinearAttrs&) const = default;
 };
@@ -101,8 +114,9 @@ struct ConvertAttrs {
   DType dtype = DType::kF32;
   bool operator==(const ConvertAttrs&) const = default;
 };
-// Rotation of pairs (i, i + rotary_dim / 2) (neox) or (2 i, 2 i + 1) (interleaved) by position * frequency[i].
-// Values past rotary_dim pass through. cos and sin are multiplied by `magnitude` (yarn's attention factor).
+// Rotation of pairs (i, i + rotary_dim / 2) (neox) or (2 i, 2 i + 1) (interleaved) by position *
+// frequency[i]. Values past rotary_dim pass through. cos and sin are multiplied by `magnitude`
+// (yarn's attention factor).
 struct RopeAttrs {
   int64_t rotary_dim = 0;
   bool interleaved = false;
@@ -125,13 +139,15 @@ struct FusedAttrs {
   bool operator==(const FusedAttrs&) const;
 };
 struct Attrs {
-  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs, ReshapeAttrs, ConvertAttrs,
-               RopeAttrs, AttentionAttrs, FusedAttrs>
+  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs,
+               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
 
   template <typename A>
-  const A& as() const { return std::get<A>(v); }
+  const A& as() const {
+    return std::get<A>(v);
+  }
 };
 inline bool FusedAttrs::operator==(const FusedAttrs& o) const { return parts == o.parts; }
 
@@ -179,13 +195,13 @@ base::Status Verify(const Graph& graph);
 std::string Dump(const Graph& graph);
 
 // Names of the step's inputs, all i32. In the packed buffer they stand in this order (see step.h).
-inline constexpr const char* kTokenIds = "token_ids";      // [T]; the id embedded at each row
-inline constexpr const char* kPositions = "positions";     // [T]; position of the token in its request
+inline constexpr const char* kTokenIds = "token_ids";   // [T]; the id embedded at each row
+inline constexpr const char* kPositions = "positions";  // [T]; position of the token in its request
 inline constexpr const char* kQueryStart = "query_start";  // [R + 1]; first row of each request
-inline constexpr const char* kSeqLens = "seq_lens";        // [R]; tokens in the cache after this step
+inline constexpr const char* kSeqLens = "seq_lens";  // [R]; tokens in the cache after this step
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
-// Per state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is written);
-// "block_table.<g>" [R, max_blocks].
+// Per state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
+// written); "block_table.<g>" [R, max_blocks].
 inline constexpr const char* kSampleParams = "sample_params";  // f32 [O, 12]; see sampling.h
 std::string SlotsName(int group);
 std::string BlockTableName(int group);

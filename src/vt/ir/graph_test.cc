@@ -22,12 +22,14 @@ TEST(Dim, CountsSymbolsOfTheBucket) {
   EXPECT_EQ(Dim(1, Sym::kRequests, 1).At(b), 4);
   EXPECT_EQ(Elements({O(), Dim(5)}, b), 10);
   EXPECT_EQ(Rows({T(), Dim(4), Dim(8)}, b), 28);
-  EXPECT_EQ(ToString(Shape{T(), Dim(2, Sym::kTokens), Dim(1, Sym::kRequests, 1), Dim(64)}), "[T, 2T, R+1, 64]");
+  EXPECT_EQ(ToString(Shape{T(), Dim(2, Sym::kTokens), Dim(1, Sym::kRequests, 1), Dim(64)}),
+            "[T, 2T, R+1, 64]");
 }
 
 TEST(Builder, BuildsAnAttentionLayerWithItsStateAndInputs) {
-  Builder b("m", Weights({{"e.weight", {DType::kF32, {10, 32}}}, {"q.weight", {DType::kQ8_0, {64, 32}}}}),
-            {.dtype = DType::kF16, .block_size = 16, .max_model_len = 100});
+  Builder b(
+      "m", Weights({{"e.weight", {DType::kF32, {10, 32}}}, {"q.weight", {DType::kQ8_0, {64, 32}}}}),
+      {.dtype = DType::kF16, .block_size = 16, .max_model_len = 100});
   const ValueId x = b.Embed("e.weight", 10, 32);
   const ValueId q = b.Heads(b.Linear(x, "q", 64), 4, 16);
   const ValueId k = b.Heads(b.Slice(x, 0, 32), 2, 16);
@@ -66,7 +68,8 @@ TEST(Builder, NamesAWeightOfTheWrongShape) {
   b.Embed("e.weight", 4, 8);
   auto g = b.Finish({});
   ASSERT_FALSE(g);
-  EXPECT_NE(g.error().message.find("e.weight has the shape [4, 9]"), std::string::npos) << g.error().message;
+  EXPECT_NE(g.error().message.find("e.weight has the shape [4, 9]"), std::string::npos)
+      << g.error().message;
 }
 
 TEST(Builder, RefusesShapesThatDoNotFit) {
@@ -79,7 +82,9 @@ TEST(Builder, RefusesShapesThatDoNotFit) {
 }
 
 TEST(Builder, RefusesQuantisedRowsThatAreNotWholeBlocks) {
-  Builder b("m", Weights({{"e.weight", {DType::kF32, {4, 48}}}, {"l.weight", {DType::kQ8_0, {2, 48}}}}), {});
+  Builder b("m",
+            Weights({{"e.weight", {DType::kF32, {4, 48}}}, {"l.weight", {DType::kQ8_0, {2, 48}}}}),
+            {});
   b.Linear(b.Embed("e.weight", 4, 48), "l", 2);
   auto g = b.Finish({});
   ASSERT_FALSE(g);
@@ -103,7 +108,8 @@ TEST(Verify, FindsAReadOfAnOverwrittenState) {
   auto g = b.Finish({out});
   ASSERT_TRUE(g) << g.error().message;
   for (Node& n : g->nodes) {
-    if (n.op == Op::kAttention) n.inputs[1] = g->nodes[static_cast<size_t>(g->value(n.inputs[1]).producer)].inputs[0];
+    if (n.op == Op::kAttention)
+      n.inputs[1] = g->nodes[static_cast<size_t>(g->value(n.inputs[1]).producer)].inputs[0];
   }
   auto status = Verify(*g);
   ASSERT_FALSE(status);
@@ -112,7 +118,8 @@ TEST(Verify, FindsAReadOfAnOverwrittenState) {
 
 TEST(Fused, EveryFusedOpHasADefinitionAndLongerOnesComeFirst) {
   for (int op = kPrimitiveCount; op < kOpCount; ++op) {
-    EXPECT_EQ(DefinitionOf(static_cast<Op>(op)).op, static_cast<Op>(op)) << Name(static_cast<Op>(op));
+    EXPECT_EQ(DefinitionOf(static_cast<Op>(op)).op, static_cast<Op>(op))
+        << Name(static_cast<Op>(op));
   }
   size_t parts = 99;
   for (const FusedDefinition& d : FusedDefinitions()) {

@@ -7,8 +7,11 @@ namespace vt::ir {
 Interpreter::Interpreter(const Graph& graph, WeightData weights, int64_t block_size)
     : graph_(graph), weights_(std::move(weights)), block_size_(block_size) {}
 
-base::Result<std::vector<Tensor>> Interpreter::Run(const Bucket& bucket, const std::map<std::string, Tensor>& inputs) {
-  const auto bad = [](const std::string& what) { return base::Error{base::Code::kInvalidArgument, what}; };
+base::Result<std::vector<Tensor>> Interpreter::Run(const Bucket& bucket,
+                                                   const std::map<std::string, Tensor>& inputs) {
+  const auto bad = [](const std::string& what) {
+    return base::Error{base::Code::kInvalidArgument, what};
+  };
   const auto shape_at = [&](const Shape& shape) {
     Shape s;
     for (const Dim& d : shape) s.emplace_back(d.At(bucket));
@@ -56,7 +59,8 @@ base::Result<std::vector<Tensor>> Interpreter::Run(const Bucket& bucket, const s
       Tensor& result = values[static_cast<size_t>(node.outputs[i])];
       result = std::move((*results)[i]);
       result.shape = shape_at(value.shape);
-      if (!has_shape(result, value)) return bad(fmt::format("{} yields another shape than the graph says", node.name));
+      if (!has_shape(result, value))
+        return bad(fmt::format("{} yields another shape than the graph says", node.name));
     }
   }
   return values;

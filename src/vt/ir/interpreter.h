@@ -1,4 +1,5 @@
-// The oracle: runs a graph node by node in fp32, slowly and plainly. Fused ops run as their definitions.
+// The oracle: runs a graph node by node in fp32, slowly and plainly. Fused ops run as their
+// definitions.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,9 @@ namespace vt::ir {
 
 // f32 values (quantised activations as their dequantised values), or i32 ones.
 struct Tensor {
-  Shape shape;                // with constants only
-  std::vector<float> f;       // of float types
-  std::vector<int32_t> i;     // of kI32
+  Shape shape;             // with constants only
+  std::vector<float> f;    // of float types
+  std::vector<int32_t> i;  // of kI32
 };
 
 // KV state of one layer, by slot: key and value rows of [kv_heads * head_dim], f32.
@@ -33,7 +34,8 @@ class Interpreter {
 
   // Runs one step. `inputs` by name (i32, as graph.h names them). KV states persist between calls.
   // Returns every value by id (states are empty).
-  base::Result<std::vector<Tensor>> Run(const Bucket& bucket, const std::map<std::string, Tensor>& inputs);
+  base::Result<std::vector<Tensor>> Run(const Bucket& bucket,
+                                        const std::map<std::string, Tensor>& inputs);
 
   KvState& state(int group, int layer) { return states_[{group, layer}]; }
 
@@ -44,10 +46,12 @@ class Interpreter {
   std::map<std::pair<int, int>, KvState> states_;
 };
 
-// The reference function of one node: input tensors in, output tensors out (attention and KV writes take the state; in
-// `inputs` the state's entry is null, and a KV write yields one empty tensor). In a reshape at most one dimension of the
-// result may be symbolic. Errors: ids, rows or slots out of range.
-base::Result<std::vector<Tensor>> Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs,
-                                           KvState* state, int64_t block_size);
+// The reference function of one node: input tensors in, output tensors out (attention and KV writes
+// take the state; in `inputs` the state's entry is null, and a KV write yields one empty tensor).
+// In a reshape at most one dimension of the result may be symbolic. Errors: ids, rows or slots out
+// of range.
+base::Result<std::vector<Tensor>> Evaluate(Op op, const Attrs& attrs,
+                                           const std::vector<const Tensor*>& inputs, KvState* state,
+                                           int64_t block_size);
 
 }  // namespace vt::ir

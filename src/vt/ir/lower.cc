@@ -5,8 +5,8 @@
 namespace vt::ir {
 namespace {
 
-// Values between nodes take the device's type. What must stay f32 does: graph outputs (logits) and what the sampler
-// reads.
+// Values between nodes take the device's type. What must stay f32 does: graph outputs (logits) and
+// what the sampler reads.
 void SetValueTypes(Graph& graph, DType type) {
   if (type == DType::kF32) return;
   std::vector<bool> keep(graph.values.size());
@@ -18,7 +18,8 @@ void SetValueTypes(Graph& graph, DType type) {
   }
   for (size_t v = 0; v < graph.values.size(); ++v) {
     Value& value = graph.values[v];
-    if (!keep[v] && value.kind == ValueKind::kNode && value.dtype == DType::kF32) value.dtype = type;
+    if (!keep[v] && value.kind == ValueKind::kNode && value.dtype == DType::kF32)
+      value.dtype = type;
   }
 }
 
@@ -53,7 +54,8 @@ Plan LowerUnoptimised(const Graph& graph, const Target& target, const Bucket& bu
   Plan plan{.bucket = bucket, .graph = graph, .kernels = {}, .memory = {}};
   SetValueTypes(plan.graph, target.ValueType());
   InsertQuantize(plan.graph, target, bucket);
-  for (const Node& n : plan.graph.nodes) plan.kernels.push_back(target.PickKernel(plan.graph, n, bucket));
+  for (const Node& n : plan.graph.nodes)
+    plan.kernels.push_back(target.PickKernel(plan.graph, n, bucket));
   plan.memory = PlanMemory(plan.graph, bucket);
   return plan;
 }

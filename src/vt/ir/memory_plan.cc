@@ -24,8 +24,10 @@ struct View {
 };
 
 // The view that a reshape or slice of `source` can be, or none when the result has to be copied.
-View ViewOf(const Node& node, const Value& in, const View& source, const Value& out, const Bucket& b) {
-  if (source.buffer == kNone || !IsView(node.op) || in.shape.empty() || out.shape.empty()) return {};
+View ViewOf(const Node& node, const Value& in, const View& source, const Value& out,
+            const Bucket& b) {
+  if (source.buffer == kNone || !IsView(node.op) || in.shape.empty() || out.shape.empty())
+    return {};
   if (node.op == Op::kSlice) {
     // Inner dimensions stay dense only when there is nothing between the first and the last.
     if (in.shape.size() == 1) {
@@ -79,12 +81,14 @@ MemoryPlan PlanMemory(const Graph& graph, const Bucket& bucket) {
     for (const ValueId v : node.outputs) {
       const Value& out = graph.value(v);
       if (out.kind != ValueKind::kNode) continue;
-      View view = ViewOf(node, graph.value(node.inputs[0]), views[static_cast<size_t>(node.inputs[0])], out, bucket);
+      View view = ViewOf(node, graph.value(node.inputs[0]),
+                         views[static_cast<size_t>(node.inputs[0])], out, bucket);
       if (view.buffer == kNone) {
         view = {v, 0, DenseStride(out.shape, bucket)};
         const int64_t bytes = (ValueBytes(out, bucket) + kAlignment - 1) / kAlignment * kAlignment;
         buffer_of[static_cast<size_t>(v)] = static_cast<int>(buffers.size());
-        buffers.push_back({v, std::max(bytes, kAlignment), static_cast<NodeId>(n), static_cast<NodeId>(n)});
+        buffers.push_back(
+            {v, std::max(bytes, kAlignment), static_cast<NodeId>(n), static_cast<NodeId>(n)});
       }
       views[static_cast<size_t>(v)] = view;
       keep_until(v, static_cast<NodeId>(n));
@@ -103,16 +107,19 @@ MemoryPlan PlanMemory(const Graph& graph, const Bucket& bucket) {
   for (Buffer* b : order) {
     b->offset = FirstFit(placed, *b);
     plan.arena_bytes = std::max(plan.arena_bytes, b->offset + b->bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), b,
-                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
-                  b);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), b,
+                         [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+        b);
   }
 
   plan.places.resize(graph.values.size());
   for (size_t v = 0; v < views.size(); ++v) {
     if (views[v].buffer == kNone) continue;
-    const Buffer& owner = buffers[static_cast<size_t>(buffer_of[static_cast<size_t>(views[v].buffer)])];
-    plan.places[v] = {views[v].buffer, owner.offset + views[v].offset, views[v].row_stride, owner.bytes};
+    const Buffer& owner =
+        buffers[static_cast<size_t>(buffer_of[static_cast<size_t>(views[v].buffer)])];
+    plan.places[v] = {views[v].buffer, owner.offset + views[v].offset, views[v].row_stride,
+                      owner.bytes};
   }
   return plan;
 }

@@ -8,7 +8,8 @@
 namespace vt::ir {
 namespace {
 
-// Linears may merge when all of this is equal. The format is the one that every weight of the linear wants.
+// Linears may merge when all of this is equal. The format is the one that every weight of the
+// linear wants.
 struct Key {
   ValueId x;
   bool bias;
@@ -38,7 +39,8 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
     const DType wants = target.ActivationFormat(graph.value(node.inputs[1]).dtype, bucket);
     bool agrees = true;
     for (int s = 1; s < a.segments; ++s) {
-      agrees &= target.ActivationFormat(graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype, bucket) == wants;
+      agrees &= target.ActivationFormat(graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype,
+                                        bucket) == wants;
     }
     if (agrees) siblings[{node.inputs[0], a.bias, wants}].push_back(static_cast<NodeId>(n));
   }
@@ -46,7 +48,11 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
   std::map<NodeId, std::vector<Node>> replacement;  // an empty list drops the node
   for (const auto& [key, members] : siblings) {
     if (members.size() < 2) continue;
-    Node merged{.op = Op::kLinear, .name = MergedName(graph, members), .inputs = {key.x}, .outputs = {}, .attrs = {}};
+    Node merged{.op = Op::kLinear,
+                .name = MergedName(graph, members),
+                .inputs = {key.x},
+                .outputs = {},
+                .attrs = {}};
     std::vector<ValueId> biases;
     std::vector<Node> slices;
     int segments = 0;
@@ -59,7 +65,10 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
       biases.insert(biases.end(), first + count, node.inputs.end());
       segments += count;
       const int64_t size = graph.value(node.outputs[0]).shape.back().At(bucket);
-      slices.push_back({.op = Op::kSlice, .name = node.name, .inputs = {}, .outputs = node.outputs,
+      slices.push_back({.op = Op::kSlice,
+                        .name = node.name,
+                        .inputs = {},
+                        .outputs = node.outputs,
                         .attrs = {SliceAttrs{width, size}}});
       width += size;
       replacement[n] = {};

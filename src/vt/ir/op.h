@@ -1,5 +1,6 @@
-// The op table: every operation, its arity and what it computes, in one place. Reference functions are in
-// interpreter.cc, shape rules in shape.cc, costs in roofline.cc; fused ops are defined by primitives in fused.cc.
+// The op table: every operation, its arity and what it computes, in one place. Reference functions
+// are in interpreter.cc, shape rules in shape.cc, costs in roofline.cc; fused ops are defined by
+// primitives in fused.cc.
 #pragma once
 
 #include <cstdint>
@@ -8,42 +9,45 @@
 namespace vt::ir {
 
 // X(identifier, text name, attributes, what it computes)
-#define VT_PRIMITIVE_OPS(X)                                                                               \
-  X(Embed, "embed", none, "(table [V, D], ids [T]) -> [T, D]: rows of the table")                         \
-  X(Linear, "linear", LinearAttrs, "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b")    \
-  X(Add, "add", none, "(a, b) -> a + b; b of the same shape or [D]")                                      \
-  X(Sub, "sub", none, "(a, b) -> a - b")                                                                  \
-  X(Mul, "mul", none, "(a, b) -> a * b")                                                                  \
-  X(Div, "div", none, "(a, b) -> a / b")                                                                  \
-  X(Scale, "scale", ScaleAttrs, "x -> x * multiply + add")                                                \
-  X(Unary, "unary", UnaryAttrs, "x -> fn(x)")                                                             \
-  X(RmsNorm, "rms_norm", NormAttrs, "(x [.., D], w [D]) -> x / sqrt(mean(x^2) + eps) * (w + offset)")     \
-  X(LayerNorm, "layer_norm", NormAttrs, "(x [.., D], w [D], b [D]) -> (x - mean) / std * w + b")          \
-  X(Softmax, "softmax", none, "x -> exp(x - max) / sum over the last dimension")                          \
-  X(LogSoftmax, "log_softmax", none, "x -> x - logsumexp over the last dimension")                        \
-  X(Rope, "rope", RopeAttrs, "(x [T, H, D], positions [T]) -> rotated pairs")                             \
-  X(KvWrite, "kv_write", none, "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state")                 \
-  X(Attention, "attention", AttentionAttrs,                                                               \
-    "(q [T, H, D], state, positions, query_start, seq_lens, block_table) -> [T, H * D]")                  \
-  X(Gather, "gather", none, "(x [T, D], rows [O]) -> [O, D]")                                             \
-  X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")                         \
-  X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")              \
-  X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                                      \
-  X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")                      \
-  X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")                        \
-  X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")                  \
+#define VT_PRIMITIVE_OPS(X)                                                                      \
+  X(Embed, "embed", none, "(table [V, D], ids [T]) -> [T, D]: rows of the table")                \
+  X(Linear, "linear", LinearAttrs,                                                               \
+    "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b")                          \
+  X(Add, "add", none, "(a, b) -> a + b; b of the same shape or [D]")                             \
+  X(Sub, "sub", none, "(a, b) -> a - b")                                                         \
+  X(Mul, "mul", none, "(a, b) -> a * b")                                                         \
+  X(Div, "div", none, "(a, b) -> a / b")                                                         \
+  X(Scale, "scale", ScaleAttrs, "x -> x * multiply + add")                                       \
+  X(Unary, "unary", UnaryAttrs, "x -> fn(x)")                                                    \
+  X(RmsNorm, "rms_norm", NormAttrs,                                                              \
+    "(x [.., D], w [D]) -> x / sqrt(mean(x^2) + eps) * (w + offset)")                            \
+  X(LayerNorm, "layer_norm", NormAttrs, "(x [.., D], w [D], b [D]) -> (x - mean) / std * w + b") \
+  X(Softmax, "softmax", none, "x -> exp(x - max) / sum over the last dimension")                 \
+  X(LogSoftmax, "log_softmax", none, "x -> x - logsumexp over the last dimension")               \
+  X(Rope, "rope", RopeAttrs, "(x [T, H, D], positions [T]) -> rotated pairs")                    \
+  X(KvWrite, "kv_write", none, "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state")        \
+  X(Attention, "attention", AttentionAttrs,                                                      \
+    "(q [T, H, D], state, positions, query_start, seq_lens, block_table) -> [T, H * D]")         \
+  X(Gather, "gather", none, "(x [T, D], rows [O]) -> [O, D]")                                    \
+  X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")        \
+  X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")     \
+  X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                             \
+  X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")             \
+  X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")               \
+  X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")         \
   X(Sample, "sample", none, "(logits [O, V], params [O, 12]) -> i32 [O]; see sampling.h")
 
 // Fused ops: each is defined by the primitives named here (fused.cc holds the definition as data).
-#define VT_FUSED_OPS(X)                                                                                   \
-  X(AddRmsNorm, "add_rms_norm", FusedAttrs, "(a, b, w) -> (s = a + b, rms_norm(s, w))")                   \
-  X(RmsNormAdd, "rms_norm_add", FusedAttrs, "(x, w, r) -> r + rms_norm(x, w): Gemma's sandwich")           \
-  X(ActMul, "act_mul", FusedAttrs, "(g, u) -> fn(g) * u")                                                 \
-  X(RmsNormRope, "rms_norm_rope", FusedAttrs, "(x, w, positions) -> rope(rms_norm(x, w))")                \
-  X(LinearAdd, "linear_add", FusedAttrs, "(x, w, r) -> linear(x, w) + r")                                 \
-  X(RmsNormQuantize, "rms_norm_quantize", FusedAttrs, "(x, w) -> quantize(rms_norm(x, w))")               \
-  X(AddRmsNormQuantize, "add_rms_norm_quantize", FusedAttrs, "(a, b, w) -> (s, quantize(rms_norm(s, w)))") \
-  X(ActMulQuantize, "act_mul_quantize", FusedAttrs, "(g, u) -> quantize(fn(g) * u)")                      \
+#define VT_FUSED_OPS(X)                                                                          \
+  X(AddRmsNorm, "add_rms_norm", FusedAttrs, "(a, b, w) -> (s = a + b, rms_norm(s, w))")          \
+  X(RmsNormAdd, "rms_norm_add", FusedAttrs, "(x, w, r) -> r + rms_norm(x, w): Gemma's sandwich") \
+  X(ActMul, "act_mul", FusedAttrs, "(g, u) -> fn(g) * u")                                        \
+  X(RmsNormRope, "rms_norm_rope", FusedAttrs, "(x, w, positions) -> rope(rms_norm(x, w))")       \
+  X(LinearAdd, "linear_add", FusedAttrs, "(x, w, r) -> linear(x, w) + r")                        \
+  X(RmsNormQuantize, "rms_norm_quantize", FusedAttrs, "(x, w) -> quantize(rms_norm(x, w))")      \
+  X(AddRmsNormQuantize, "add_rms_norm_quantize", FusedAttrs,                                     \
+    "(a, b, w) -> (s, quantize(rms_norm(s, w)))")                                                \
+  X(ActMulQuantize, "act_mul_quantize", FusedAttrs, "(g, u) -> quantize(fn(g) * u)")             \
   X(SoftCap, "softcap", FusedAttrs, "x -> c * tanh(x / c)")
 
 enum class Op : uint8_t {

@@ -10,8 +10,9 @@
 
 namespace vt::ir {
 
-// Linears that read the same value become one node with row segments; users get slices (views) of its output.
-// Only linears whose weights want the same activation format, that agree on having a bias.
+// Linears that read the same value become one node with row segments; users get slices (views) of
+// its output. Only linears whose weights want the same activation format, that agree on having a
+// bias.
 void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket);
 
 // Inserts a quantize node before each linear whose weights want an activation format.
@@ -20,8 +21,9 @@ void InsertQuantize(Graph& graph, const Target& target, const Bucket& bucket);
 // Equal ops on equal inputs with equal attributes become one.
 void CommonSubexpressions(Graph& graph);
 
-// Replaces sub-graphs by fused ops where the target supports them. Longest definitions first. Intermediate values that
-// are used elsewhere, or are outputs, block a fusion unless the fused op yields them too.
+// Replaces sub-graphs by fused ops where the target supports them. Longest definitions first.
+// Intermediate values that are used elsewhere, or are outputs, block a fusion unless the fused op
+// yields them too.
 void Fuse(Graph& graph, const Target& target);
 
 // Drops nodes whose outputs nobody uses; state writes stay.
@@ -29,25 +31,30 @@ void DropDeadNodes(Graph& graph);
 
 // Where every value lives in the arena for one bucket. Views share their source's buffer.
 //
-// row_stride is the stride, in elements, between consecutive entries of the FIRST dimension; the inner dimensions are
-// dense. So [T, H, D] cut out of a merged linear's [T, N] has row_stride N, its heads are D apart, and a dense value
-// has row_stride = the product of its dimensions but the first.
-//   A slice is a view when only its first dimension is not 1 besides the last; a reshape is a view when its source is
-//   dense, or when both keep the same first dimension. Other slices and reshapes own their buffer, and the backend
-//   copies: `buffer == the value itself` says so. The same holds for views of inputs and weights, which are not in the
-//   arena. A view's producer need not run: its bytes are written by the source's producer.
+// row_stride is the stride, in elements, between consecutive entries of the FIRST dimension; the
+// inner dimensions are dense. So [T, H, D] cut out of a merged linear's [T, N] has row_stride N,
+// its heads are D apart, and a dense value has row_stride = the product of its dimensions but the
+// first.
+//   A slice is a view when only its first dimension is not 1 besides the last; a reshape is a view
+//   when its source is dense, or when both keep the same first dimension. Other slices and reshapes
+//   own their buffer, and the backend copies: `buffer == the value itself` says so. The same holds
+//   for views of inputs and weights, which are not in the arena. A view's producer need not run:
+//   its bytes are written by the source's producer.
 struct Placement {
-  ValueId buffer = kNone;    // the value that owns the memory (itself unless a view); kNone: not in the arena
-  int64_t offset = 0;        // bytes from the arena's start of the first element; of owners, aligned to 64
-  int64_t row_stride = 0;    // see above
-  int64_t bytes = 0;         // of the owning buffer
+  ValueId buffer =
+      kNone;  // the value that owns the memory (itself unless a view); kNone: not in the arena
+  int64_t offset =
+      0;  // bytes from the arena's start of the first element; of owners, aligned to 64
+  int64_t row_stride = 0;  // see above
+  int64_t bytes = 0;       // of the owning buffer
 };
 struct MemoryPlan {
   int64_t arena_bytes = 0;
   std::vector<Placement> places;  // by value id
 };
-// Buffers are placed largest first at the lowest offset that is free during their life, from the producer to the last
-// user of any view; graph outputs live to the end. A node's output never shares bytes with its inputs. Deterministic.
+// Buffers are placed largest first at the lowest offset that is free during their life, from the
+// producer to the last user of any view; graph outputs live to the end. A node's output never
+// shares bytes with its inputs. Deterministic.
 MemoryPlan PlanMemory(const Graph& graph, const Bucket& bucket);
 
 // Predicted cost of a node: bytes read and written, operations, seconds by the roofline.
@@ -57,7 +64,8 @@ struct Cost {
   double seconds = 0;
 };
 // `context` is the mean number of cached tokens a request attends to.
-Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t context, const Rates& rates);
+Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t context,
+             const Rates& rates);
 
 struct Plan {
   Bucket bucket;
@@ -70,11 +78,13 @@ struct Plan {
 Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
            std::vector<std::pair<std::string, std::string>>* trace = nullptr);
 
-// Only what the target cannot do without: quantise nodes, kernels and memory. Tests compare it with Lower.
+// Only what the target cannot do without: quantise nodes, kernels and memory. Tests compare it with
+// Lower.
 Plan LowerUnoptimised(const Graph& graph, const Target& target, const Bucket& bucket);
 
-// A table: node, op, kernel, shapes, arena offset, predicted bytes and microseconds; `measured` (seconds by node, may
-// be empty) stands beside the prediction.
-std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context, const std::vector<double>& measured);
+// A table: node, op, kernel, shapes, arena offset, predicted bytes and microseconds; `measured`
+// (seconds by node, may be empty) stands beside the prediction.
+std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context,
+                     const std::vector<double>& measured);
 
 }  // namespace vt::ir

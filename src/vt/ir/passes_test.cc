@@ -14,7 +14,9 @@ namespace {
 class FakeTarget : public Target {
  public:
   std::string TargetName() const override { return "fake"; }
-  bool Supports(const Graph&, const Node& node) const override { return !IsFused(node.op) || fused; }
+  bool Supports(const Graph&, const Node& node) const override {
+    return !IsFused(node.op) || fused;
+  }
   DType ValueType() const override { return type; }
   DType ActivationFormat(DType weight, const Bucket&) const override {
     return quantise && IsQuantised(weight) ? DType::kQ8_A32 : type;
@@ -47,10 +49,13 @@ struct Layer {
   ValueId logits;
 };
 
-// One llama-like block: norm, q/k/v of mixed formats, attention, residual, gate/up/down, last norm and head.
+// One llama-like block: norm, q/k/v of mixed formats, attention, residual, gate/up/down, last norm
+// and head.
 Layer Block() {
   std::map<std::string, WeightInfo> w;
-  const auto add = [&](const std::string& n, DType t, std::vector<int64_t> s) { w[n + ".weight"] = {t, std::move(s)}; };
+  const auto add = [&](const std::string& n, DType t, std::vector<int64_t> s) {
+    w[n + ".weight"] = {t, std::move(s)};
+  };
   add("embed", DType::kQ8_0, {100, kWidth});
   add("in_norm", DType::kF32, {kWidth});
   add("post_norm", DType::kF32, {kWidth});
@@ -69,7 +74,8 @@ Layer Block() {
   const ValueId q = b.Rope(b.Heads(b.Linear(x, "q", 64), 4, 16), rope);
   const ValueId k = b.Rope(b.Heads(b.Linear(x, "k", 32), 2, 16), rope);
   const ValueId v = b.Heads(b.Linear(x, "v", 32), 2, 16);
-  const ValueId a = b.Attention(q, k, v, {.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25f}, "attn");
+  const ValueId a =
+      b.Attention(q, k, v, {.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25f}, "attn");
   h = b.Add(h, b.Linear(a, "o", kWidth));
   const ValueId y = b.RmsNorm(h, "post_norm.weight", 1e-5f);
   const ValueId m = b.Mul(b.Act(b.Linear(y, "gate", 96), Activation::kSilu), b.Linear(y, "up", 96));
@@ -122,7 +128,8 @@ TEST(MergeLinears, PutsBiasesAfterAllWeights) {
   }
   Builder b("m", AnyWeights(w), {});
   const ValueId x = b.Embed("e.weight", 9, 32);
-  const ValueId p = b.Linear(x, "a", 8, true), q = b.Linear(x, "b", 8, true), r = b.Linear(x, "c", 8);
+  const ValueId p = b.Linear(x, "a", 8, true), q = b.Linear(x, "b", 8, true),
+                r = b.Linear(x, "c", 8);
   auto g = b.Finish({p, q, r});
   ASSERT_TRUE(g) << g.error().message;
   MergeLinears(*g, FakeTarget(), kBucket);
@@ -149,7 +156,8 @@ TEST(CommonSubexpressions, TellsAttributesApartAndNeverMergesWrites) {
   Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
   const ValueId x = b.Embed("e.weight", 9, 32);
   const ValueId p = b.Scale(x, 2), q = b.Scale(x, 2), r = b.Scale(x, 3);
-  const ValueId s = b.Add(p, q), h = b.Heads(x, 2, 16), h2 = b.Heads(x, 4, 8), h3 = b.Heads(x, 2, 16);
+  const ValueId s = b.Add(p, q), h = b.Heads(x, 2, 16), h2 = b.Heads(x, 4, 8),
+                h3 = b.Heads(x, 2, 16);
   auto g = b.Finish({s, r, h, h2, h3, q});
   ASSERT_TRUE(g);
   CommonSubexpressions(*g);
@@ -252,7 +260,9 @@ TEST(Fuse, DoesNotConsumeItsOwnInput) {
 }
 
 TEST(Fuse, PlacesTheFusedNodeBeforeAnEarlyUserOfTheSum) {
-  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"n.weight", {DType::kF32, {32}}}}), {});
+  Builder b("m",
+            AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"n.weight", {DType::kF32, {32}}}}),
+            {});
   const ValueId x = b.Embed("e.weight", 9, 32);
   const ValueId s = b.Add(x, b.Scale(x, 2));
   const ValueId early = b.Scale(s, 5);
@@ -265,8 +275,11 @@ TEST(Fuse, PlacesTheFusedNodeBeforeAnEarlyUserOfTheSum) {
 }
 
 TEST(Fuse, FindsSoftCapAndGemmasSandwichAndHeadNorms) {
-  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"n.weight", {DType::kF32, {32}}},
-                             {"h.weight", {DType::kF32, {16}}}}), {});
+  Builder b("m",
+            AnyWeights({{"e.weight", {DType::kF32, {9, 32}}},
+                        {"n.weight", {DType::kF32, {32}}},
+                        {"h.weight", {DType::kF32, {16}}}}),
+            {});
   const ValueId x = b.Embed("e.weight", 9, 32);
   const ValueId r = b.Add(x, b.RmsNorm(b.Act(x, Activation::kExp), "n.weight", 1e-5f, 1));
   const ValueId h = b.Rope(b.RmsNorm(b.Heads(r, 2, 16), "h.weight", 1e-6f),
@@ -284,7 +297,8 @@ TEST(Fuse, FindsSoftCapAndGemmasSandwichAndHeadNorms) {
 TEST(PlanMemory, NoTwoLiveBuffersOverlapAndViewsStayInside) {
   for (const bool optimised : {false, true}) {
     const Graph source = Block().graph;
-    const Plan plan = optimised ? Lower(source, FakeTarget(), kBucket) : LowerUnoptimised(source, FakeTarget(), kBucket);
+    const Plan plan = optimised ? Lower(source, FakeTarget(), kBucket)
+                                : LowerUnoptimised(source, FakeTarget(), kBucket);
     const Graph& g = plan.graph;
     const auto& places = plan.memory.places;
     std::map<ValueId, std::pair<int, int>> life;
@@ -294,7 +308,8 @@ TEST(PlanMemory, NoTwoLiveBuffersOverlapAndViewsStayInside) {
       for (const ValueId v : touched) {
         const ValueId owner = places[static_cast<size_t>(v)].buffer;
         if (owner == kNone) continue;
-        const auto [it, fresh] = life.emplace(owner, std::pair(static_cast<int>(n), static_cast<int>(n)));
+        const auto [it, fresh] =
+            life.emplace(owner, std::pair(static_cast<int>(n), static_cast<int>(n)));
         if (!fresh) it->second.second = static_cast<int>(n);
       }
     }
@@ -351,28 +366,36 @@ TEST(PlanMemory, ASliceBetweenHeadsIsACopy) {
 }
 
 TEST(PlanMemory, IsDeterministic) {
-  const Plan a = Lower(Block().graph, FakeTarget(), kBucket), b = Lower(Block().graph, FakeTarget(), kBucket);
-  for (size_t v = 0; v < a.memory.places.size(); ++v) EXPECT_EQ(a.memory.places[v].offset, b.memory.places[v].offset);
+  const Plan a = Lower(Block().graph, FakeTarget(), kBucket),
+             b = Lower(Block().graph, FakeTarget(), kBucket);
+  for (size_t v = 0; v < a.memory.places.size(); ++v)
+    EXPECT_EQ(a.memory.places[v].offset, b.memory.places[v].offset);
 }
 
 TEST(Predict, CountsWeightBytesAndDotProducts) {
   const Graph g = Block().graph;
-  const Rates rates{.bytes_per_second = 1e9, .flops_per_second = 1e12, .int8_ops_per_second = 1e12, .seconds_per_node = 0};
+  const Rates rates{.bytes_per_second = 1e9,
+                    .flops_per_second = 1e12,
+                    .int8_ops_per_second = 1e12,
+                    .seconds_per_node = 0};
   const Cost gate = Predict(g, *Find(g, Op::kLinear, "gate"), kBucket, 10, rates);
   EXPECT_EQ(gate.bytes, 96 * kWidth / 32 * 34 + 5 * kWidth * 4 + 5 * 96 * 4);
   EXPECT_EQ(gate.flops, 2.0 * 5 * 96 * kWidth);
   EXPECT_DOUBLE_EQ(gate.seconds, gate.bytes / 1e9);
   const Cost attention = Predict(g, *Find(g, Op::kAttention), kBucket, 10, rates);
   EXPECT_EQ(attention.flops, 4.0 * 5 * 4 * 16 * 10);
-  EXPECT_GE(attention.bytes, 2 * 10 * 128.0);  // two requests, ten tokens of 2 * 2 heads * 16 halves
+  EXPECT_GE(attention.bytes,
+            2 * 10 * 128.0);  // two requests, ten tokens of 2 * 2 heads * 16 halves
   EXPECT_EQ(Predict(g, *Find(g, Op::kReshape), kBucket, 10, rates).seconds, 0);
-  EXPECT_LT(Predict(g, *Find(g, Op::kEmbed), kBucket, 10, rates).bytes, 100 * kWidth);  // rows, not the table
+  EXPECT_LT(Predict(g, *Find(g, Op::kEmbed), kBucket, 10, rates).bytes,
+            100 * kWidth);  // rows, not the table
 }
 
 TEST(DumpPlan, HasALineANodeAndATotal) {
   const Plan plan = Lower(Block().graph, FakeTarget(), kBucket);
   const std::string text = DumpPlan(plan, FakeTarget().MachineRates(), 10, {});
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<long>(plan.graph.nodes.size() + 3));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
+            static_cast<long>(plan.graph.nodes.size() + 3));
   EXPECT_NE(text.find("q+k+v"), std::string::npos);
   EXPECT_NE(text.find("linear.fake"), std::string::npos);
   EXPECT_NE(text.find("total: "), std::string::npos);

@@ -1,5 +1,6 @@
-// Reference (scalar, portable) conversion between f32 and every stored format. What the formats mean: the GGUF
-// specification's block structures. Fast kernels live in the backends; these are the oracle and the writer.
+// Reference (scalar, portable) conversion between f32 and every stored format. What the formats
+// mean: the GGUF specification's block structures. Fast kernels live in the backends; these are the
+// oracle and the writer.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,12 @@ inline float BFloatToFloat(uint16_t b) {
 }
 uint16_t FloatToBFloat(float f);  // round to nearest even; NaN stays NaN
 
-// `count` values of type `t` at `src` to f32. REQUIRES: count is a multiple of the block; t is not an integer type.
+// `count` values of type `t` at `src` to f32. REQUIRES: count is a multiple of the block; t is not
+// an integer type.
 void Dequantize(DType t, const void* src, float* dst, int64_t count);
 
-// f32 to `t`. For the quantised formats: a plain round-to-nearest fit of each block (K-quants with a small search for
-// scale and minimum), good enough for tests and dummy weights.
+// f32 to `t`. For the quantised formats: a plain round-to-nearest fit of each block (K-quants with
+// a small search for scale and minimum), good enough for tests and dummy weights.
 void Quantize(DType t, const float* src, void* dst, int64_t count);
 
 // One Q8_A32 block: scale, sums of q over values 0..15 and 16..31, values. scale = max|x| / 127.

@@ -1,5 +1,6 @@
-// From stored blocks to f32, as the GGUF specification's block structures say. Byte by byte, so neither alignment nor
-// the machine's instruction set matters. Halves are little-endian, as in the files.
+// From stored blocks to f32, as the GGUF specification's block structures say. Byte by byte, so
+// neither alignment nor the machine's instruction set matters. Halves are little-endian, as in the
+// files.
 #include <cstring>
 
 #include "vt/ir/quant.h"
@@ -64,7 +65,8 @@ void Q2_K(const uint8_t* b, float* y) {
     const int half = i / 128, shift = i % 128 / 32 * 2;
     const uint8_t s = scales[i / 16];
     const int q = qs[half * 32 + i % 32] >> shift & 3;
-    y[i] = d * static_cast<float>(s & 15) * static_cast<float>(q) - dmin * static_cast<float>(s >> 4);
+    y[i] =
+        d * static_cast<float>(s & 15) * static_cast<float>(q) - dmin * static_cast<float>(s >> 4);
   }
 }
 
@@ -86,7 +88,8 @@ void Q4_K(const uint8_t* b, float* y) {
     const ScaleMin s = KScaleMin(b + 4, i / 32);
     const uint8_t packed = b[16 + i / 64 * 32 + i % 32];
     const int q = i % 64 < 32 ? packed & 15 : packed >> 4;
-    y[i] = d * static_cast<float>(s.scale) * static_cast<float>(q) - dmin * static_cast<float>(s.min);
+    y[i] =
+        d * static_cast<float>(s.scale) * static_cast<float>(q) - dmin * static_cast<float>(s.min);
   }
 }
 
@@ -96,7 +99,8 @@ void Q5_K(const uint8_t* b, float* y) {
     const ScaleMin s = KScaleMin(b + 4, i / 32);
     const uint8_t packed = b[48 + i / 64 * 32 + i % 32];
     const int q = (i % 64 < 32 ? packed & 15 : packed >> 4) | (b[16 + i % 32] >> (i / 32) & 1) << 4;
-    y[i] = d * static_cast<float>(s.scale) * static_cast<float>(q) - dmin * static_cast<float>(s.min);
+    y[i] =
+        d * static_cast<float>(s.scale) * static_cast<float>(q) - dmin * static_cast<float>(s.min);
   }
 }
 
@@ -124,9 +128,11 @@ void IQ4_XS(const uint8_t* b, float* y) {
   const int scales_high = b[2] | b[3] << 8;
   for (int i = 0; i < 256; ++i) {
     const int sub = i / 32;
-    const int scale = ((b[4 + sub / 2] >> (sub % 2 * 4) & 15) | (scales_high >> (2 * sub) & 3) << 4) - 32;
+    const int scale =
+        ((b[4 + sub / 2] >> (sub % 2 * 4) & 15) | (scales_high >> (2 * sub) & 3) << 4) - 32;
     const uint8_t packed = b[8 + sub * 16 + i % 16];
-    y[i] = d * static_cast<float>(scale) * static_cast<float>(kIQ4Values[i % 32 < 16 ? packed & 15 : packed >> 4]);
+    y[i] = d * static_cast<float>(scale) *
+           static_cast<float>(kIQ4Values[i % 32 < 16 ? packed & 15 : packed >> 4]);
   }
 }
 
@@ -136,7 +142,8 @@ void Q8_A32(const uint8_t* b, float* y) {
   for (int j = 0; j < 32; ++j) y[j] = block.d * static_cast<float>(block.q[j]);
 }
 
-void Blocks(void (*decode)(const uint8_t*, float*), DType t, const void* src, float* dst, int64_t count) {
+void Blocks(void (*decode)(const uint8_t*, float*), DType t, const void* src, float* dst,
+            int64_t count) {
   const auto* p = static_cast<const uint8_t*>(src);
   for (int64_t i = 0; i < count; i += Info(t).block, p += Info(t).bytes) decode(p, dst + i);
 }
@@ -170,7 +177,9 @@ float HalfToFloat(uint16_t h) {
 void Dequantize(DType t, const void* src, float* dst, int64_t count) {
   const auto* u16 = static_cast<const uint8_t*>(src);
   switch (t) {
-    case DType::kF32: std::memcpy(dst, src, static_cast<size_t>(count) * 4); return;
+    case DType::kF32:
+      std::memcpy(dst, src, static_cast<size_t>(count) * 4);
+      return;
     case DType::kF16:
       for (int64_t i = 0; i < count; ++i) dst[i] = HalfAt(u16 + 2 * i);
       return;
@@ -179,20 +188,37 @@ void Dequantize(DType t, const void* src, float* dst, int64_t count) {
         dst[i] = BFloatToFloat(static_cast<uint16_t>(u16[2 * i] | u16[2 * i + 1] << 8));
       }
       return;
-    case DType::kQ4_0: return Blocks(Q4_0, t, src, dst, count);
-    case DType::kQ4_1: return Blocks(Q4_1, t, src, dst, count);
-    case DType::kQ5_0: return Blocks(Q5_0, t, src, dst, count);
-    case DType::kQ5_1: return Blocks(Q5_1, t, src, dst, count);
-    case DType::kQ8_0: return Blocks(Q8_0, t, src, dst, count);
-    case DType::kQ2_K: return Blocks(Q2_K, t, src, dst, count);
-    case DType::kQ3_K: return Blocks(Q3_K, t, src, dst, count);
-    case DType::kQ4_K: return Blocks(Q4_K, t, src, dst, count);
-    case DType::kQ5_K: return Blocks(Q5_K, t, src, dst, count);
-    case DType::kQ6_K: return Blocks(Q6_K, t, src, dst, count);
-    case DType::kIQ4_NL: return Blocks(IQ4_NL, t, src, dst, count);
-    case DType::kIQ4_XS: return Blocks(IQ4_XS, t, src, dst, count);
-    case DType::kQ8_A32: return Blocks(Q8_A32, t, src, dst, count);
-    case DType::kI32: case DType::kI64: case DType::kI8: case DType::kU8: return;  // REQUIRES: not an integer type
+    case DType::kQ4_0:
+      return Blocks(Q4_0, t, src, dst, count);
+    case DType::kQ4_1:
+      return Blocks(Q4_1, t, src, dst, count);
+    case DType::kQ5_0:
+      return Blocks(Q5_0, t, src, dst, count);
+    case DType::kQ5_1:
+      return Blocks(Q5_1, t, src, dst, count);
+    case DType::kQ8_0:
+      return Blocks(Q8_0, t, src, dst, count);
+    case DType::kQ2_K:
+      return Blocks(Q2_K, t, src, dst, count);
+    case DType::kQ3_K:
+      return Blocks(Q3_K, t, src, dst, count);
+    case DType::kQ4_K:
+      return Blocks(Q4_K, t, src, dst, count);
+    case DType::kQ5_K:
+      return Blocks(Q5_K, t, src, dst, count);
+    case DType::kQ6_K:
+      return Blocks(Q6_K, t, src, dst, count);
+    case DType::kIQ4_NL:
+      return Blocks(IQ4_NL, t, src, dst, count);
+    case DType::kIQ4_XS:
+      return Blocks(IQ4_XS, t, src, dst, count);
+    case DType::kQ8_A32:
+      return Blocks(Q8_A32, t, src, dst, count);
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kI8:
+    case DType::kU8:
+      return;  // REQUIRES: not an integer type
   }
 }
 

@@ -1,5 +1,5 @@
-// From f32 to stored blocks. Not bit-equal to other writers: each block is fitted by rounding to nearest, the K-quants
-// with a small search over scales (and minimums) for the least squared error.
+// From f32 to stored blocks. Not bit-equal to other writers: each block is fitted by rounding to
+// nearest, the K-quants with a small search over scales (and minimums) for the least squared error.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -34,7 +34,8 @@ float Extreme(const float* x, int n) {
   return m;
 }
 
-// The scale s that makes s * clamp(round(x / s), lo, hi) closest to x: tries nineteen near |x|max / hi.
+// The scale s that makes s * clamp(round(x / s), lo, hi) closest to x: tries nineteen near |x|max /
+// hi.
 float FitScale(const float* x, int n, int lo, int hi) {
   const float extreme = Extreme(x, n);
   if (extreme == 0) return 0;
@@ -65,7 +66,8 @@ struct Affine {
   float scale = 0, min = 0;  // x = scale * q - min, min >= 0
 };
 
-// The affine fit with codes 0..top: tries a few ranges, refining scale and minimum by least squares.
+// The affine fit with codes 0..top: tries a few ranges, refining scale and minimum by least
+// squares.
 Affine FitAffine(const float* x, int n, int top) {
   float lo = 0, hi = x[0];  // the minimum is never positive: the format subtracts it
   for (int i = 0; i < n; ++i) {
@@ -140,12 +142,14 @@ void Q8_0(const float* x, uint8_t* b) {
   for (int j = 0; j < 32; ++j) b[2 + j] = static_cast<uint8_t>(RoundTo(x[j] * inverse, -127, 127));
 }
 
-// Fits of the `n` parts of a superblock, then their scales and minimums as integers up to `top` of one scale each.
+// Fits of the `n` parts of a superblock, then their scales and minimums as integers up to `top` of
+// one scale each.
 struct Superblock {
   float d, dmin;
   ScaleMin parts[16];
 };
-Superblock FitSuperblock(const float* x, int part, int code_top, int scale_top, uint8_t* half_d, uint8_t* half_min) {
+Superblock FitSuperblock(const float* x, int part, int code_top, int scale_top, uint8_t* half_d,
+                         uint8_t* half_min) {
   const int n = 256 / part;
   Affine fits[16];
   float max_scale = 0, max_min = 0;
@@ -197,7 +201,8 @@ void Q5_K(const float* x, uint8_t* b) {
   }
 }
 
-// Signed scales of the parts as integers lo..hi of one superblock scale, which is written and returned.
+// Signed scales of the parts as integers lo..hi of one superblock scale, which is written and
+// returned.
 float SignedScales(const float* scales, int n, int lo, int hi, uint8_t* half_d, int* out) {
   const float d = PutHalf(half_d, Extreme(scales, n) / static_cast<float>(lo));
   for (int i = 0; i < n; ++i) out[i] = RoundTo(scales[i] * Inverse(d), lo, hi);
@@ -234,7 +239,9 @@ void Q6_K(const float* x, uint8_t* b) {
 int NearestIQ4(float x) {
   int best = 0;
   for (int i = 1; i < 16; ++i) {
-    if (std::fabs(x - static_cast<float>(kIQ4Values[i])) < std::fabs(x - static_cast<float>(kIQ4Values[best]))) best = i;
+    if (std::fabs(x - static_cast<float>(kIQ4Values[i])) <
+        std::fabs(x - static_cast<float>(kIQ4Values[best])))
+      best = i;
   }
   return best;
 }
@@ -264,7 +271,8 @@ float FitIQ4(const float* x) {
 
 void IQ4_NL(const float* x, uint8_t* b) {
   const float inverse = Inverse(PutHalf(b, FitIQ4(x)));
-  for (int j = 0; j < 32; ++j) b[2 + j % 16] |= static_cast<uint8_t>(NearestIQ4(x[j] * inverse) << (j / 16 * 4));
+  for (int j = 0; j < 32; ++j)
+    b[2 + j % 16] |= static_cast<uint8_t>(NearestIQ4(x[j] * inverse) << (j / 16 * 4));
 }
 
 void IQ4_XS(const float* x, uint8_t* b) {
@@ -278,13 +286,14 @@ void IQ4_XS(const float* x, uint8_t* b) {
     b[2 + i / 4] |= static_cast<uint8_t>((s >> 4) << (i % 4 * 2));
     const float inverse = Inverse(d * static_cast<float>(scales[i]));
     for (int j = 0; j < 32; ++j) {
-      b[8 + 16 * i + j % 16] |= static_cast<uint8_t>(NearestIQ4(x[32 * i + j] * inverse) << (j / 16 * 4));
+      b[8 + 16 * i + j % 16] |=
+          static_cast<uint8_t>(NearestIQ4(x[32 * i + j] * inverse) << (j / 16 * 4));
     }
   }
 }
 
-// Every backend rounds like this, or conformance tests see codes that differ by one: q = round-half-even(x * (1 / d))
-// with d = max|x| / 127, all in f32.
+// Every backend rounds like this, or conformance tests see codes that differ by one: q =
+// round-half-even(x * (1 / d)) with d = max|x| / 127, all in f32.
 void Q8_A32(const float* x, uint8_t* b) {
   BlockQ8A32 block{};
   block.d = std::fabs(Extreme(x, 32)) / 127;
@@ -296,7 +305,8 @@ void Q8_A32(const float* x, uint8_t* b) {
   std::memcpy(b, &block, sizeof(block));
 }
 
-void Blocks(void (*encode)(const float*, uint8_t*), DType t, const float* src, void* dst, int64_t count) {
+void Blocks(void (*encode)(const float*, uint8_t*), DType t, const float* src, void* dst,
+            int64_t count) {
   auto* p = static_cast<uint8_t*>(dst);
   std::memset(p, 0, static_cast<size_t>(Bytes(t, count)));
   for (int64_t i = 0; i < count; i += Info(t).block, p += Info(t).bytes) encode(src + i, p);
@@ -309,9 +319,10 @@ uint16_t FloatToHalf(float f) {
   std::memcpy(&u, &f, 4);
   const auto sign = static_cast<uint16_t>(u >> 16 & 0x8000);
   u &= 0x7fffffff;
-  if (u > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);   // NaN
-  if (u >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and more round to infinity
-  if (u < 0x33000001) return sign;                                   // 2^-25 and less round to zero
+  if (u > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);  // NaN
+  if (u >= 0x477ff000)
+    return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and more round to infinity
+  if (u < 0x33000001) return sign;                // 2^-25 and less round to zero
   const int exponent = static_cast<int>(u >> 23) - 127;
   uint32_t mantissa = (u & 0x7fffff) | 0x800000;
   // Bits that do not fit: 13, and more for subnormals.
@@ -334,7 +345,9 @@ uint16_t FloatToBFloat(float f) {
 void Quantize(DType t, const float* src, void* dst, int64_t count) {
   auto* bytes = static_cast<uint8_t*>(dst);
   switch (t) {
-    case DType::kF32: std::memcpy(dst, src, static_cast<size_t>(count) * 4); return;
+    case DType::kF32:
+      std::memcpy(dst, src, static_cast<size_t>(count) * 4);
+      return;
     case DType::kF16:
       for (int64_t i = 0; i < count; ++i) PutHalf(bytes + 2 * i, src[i]);
       return;
@@ -345,20 +358,37 @@ void Quantize(DType t, const float* src, void* dst, int64_t count) {
         bytes[2 * i + 1] = static_cast<uint8_t>(b >> 8);
       }
       return;
-    case DType::kQ4_0: return Blocks(Symmetric<4>, t, src, dst, count);
-    case DType::kQ5_0: return Blocks(Symmetric<5>, t, src, dst, count);
-    case DType::kQ4_1: return Blocks(WithMinimum<4>, t, src, dst, count);
-    case DType::kQ5_1: return Blocks(WithMinimum<5>, t, src, dst, count);
-    case DType::kQ8_0: return Blocks(Q8_0, t, src, dst, count);
-    case DType::kQ2_K: return Blocks(Q2_K, t, src, dst, count);
-    case DType::kQ3_K: return Blocks(Q3_K, t, src, dst, count);
-    case DType::kQ4_K: return Blocks(Q4_K, t, src, dst, count);
-    case DType::kQ5_K: return Blocks(Q5_K, t, src, dst, count);
-    case DType::kQ6_K: return Blocks(Q6_K, t, src, dst, count);
-    case DType::kIQ4_NL: return Blocks(IQ4_NL, t, src, dst, count);
-    case DType::kIQ4_XS: return Blocks(IQ4_XS, t, src, dst, count);
-    case DType::kQ8_A32: return Blocks(Q8_A32, t, src, dst, count);
-    case DType::kI32: case DType::kI64: case DType::kI8: case DType::kU8: return;  // REQUIRES: not an integer type
+    case DType::kQ4_0:
+      return Blocks(Symmetric<4>, t, src, dst, count);
+    case DType::kQ5_0:
+      return Blocks(Symmetric<5>, t, src, dst, count);
+    case DType::kQ4_1:
+      return Blocks(WithMinimum<4>, t, src, dst, count);
+    case DType::kQ5_1:
+      return Blocks(WithMinimum<5>, t, src, dst, count);
+    case DType::kQ8_0:
+      return Blocks(Q8_0, t, src, dst, count);
+    case DType::kQ2_K:
+      return Blocks(Q2_K, t, src, dst, count);
+    case DType::kQ3_K:
+      return Blocks(Q3_K, t, src, dst, count);
+    case DType::kQ4_K:
+      return Blocks(Q4_K, t, src, dst, count);
+    case DType::kQ5_K:
+      return Blocks(Q5_K, t, src, dst, count);
+    case DType::kQ6_K:
+      return Blocks(Q6_K, t, src, dst, count);
+    case DType::kIQ4_NL:
+      return Blocks(IQ4_NL, t, src, dst, count);
+    case DType::kIQ4_XS:
+      return Blocks(IQ4_XS, t, src, dst, count);
+    case DType::kQ8_A32:
+      return Blocks(Q8_A32, t, src, dst, count);
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kI8:
+    case DType::kU8:
+      return;  // REQUIRES: not an integer type
   }
 }
 

@@ -14,7 +14,8 @@ namespace vt::ir {
 namespace {
 
 std::string ReadGolden(const std::string& name) {
-  std::ifstream file(std::string(VLLM_SOURCE_DIR) + "/tests/goldens/quant/" + name, std::ios::binary);
+  std::ifstream file(std::string(VLLM_SOURCE_DIR) + "/tests/goldens/quant/" + name,
+                     std::ios::binary);
   EXPECT_TRUE(file) << name;
   std::stringstream text;
   text << file.rdbuf();
@@ -39,16 +40,28 @@ TEST_P(Format, DequantizesLikeTheGgufPackage) {
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 3e-7f * largest) << i;
 }
 
-// Root mean square error of a unit normal, relative; about 1 / (code steps in 6 sigma) / sqrt(12), with room for
-// the rounding of scales.
+// Root mean square error of a unit normal, relative; about 1 / (code steps in 6 sigma) / sqrt(12),
+// with room for the rounding of scales.
 float ErrorBound(DType t) {
   switch (t) {
-    case DType::kQ2_K: return 0.33f;
-    case DType::kQ3_K: return 0.18f;
-    case DType::kQ4_0: case DType::kQ4_1: case DType::kQ4_K: case DType::kIQ4_NL: case DType::kIQ4_XS: return 0.10f;
-    case DType::kQ5_0: case DType::kQ5_1: case DType::kQ5_K: return 0.05f;
-    case DType::kQ6_K: return 0.025f;
-    default: return 0.007f;  // 8 bits
+    case DType::kQ2_K:
+      return 0.33f;
+    case DType::kQ3_K:
+      return 0.18f;
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ4_K:
+    case DType::kIQ4_NL:
+    case DType::kIQ4_XS:
+      return 0.10f;
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ5_K:
+      return 0.05f;
+    case DType::kQ6_K:
+      return 0.025f;
+    default:
+      return 0.007f;  // 8 bits
   }
 }
 
@@ -84,9 +97,10 @@ TEST_P(Format, QuantizesZerosAndConstants) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, Format,
-                         testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                         DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
-                                         DType::kIQ4_NL, DType::kIQ4_XS),
+                         testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                         DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K,
+                                         DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
+                                         DType::kIQ4_XS),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 TEST(Half, EveryHalfSurvivesTheRoundTrip) {

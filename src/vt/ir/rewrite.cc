@@ -5,7 +5,8 @@ namespace vt::ir {
 void Renumber(Graph& graph) {
   for (Value& v : graph.values) v.producer = -1;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    for (const ValueId v : graph.nodes[n].outputs) graph.values[static_cast<size_t>(v)].producer = static_cast<NodeId>(n);
+    for (const ValueId v : graph.nodes[n].outputs)
+      graph.values[static_cast<size_t>(v)].producer = static_cast<NodeId>(n);
   }
 }
 

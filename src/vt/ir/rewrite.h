@@ -7,8 +7,8 @@
 
 namespace vt::ir {
 
-// Sets every value's producer after nodes were moved, added or dropped. Values of dropped nodes keep their id, without
-// a producer: nobody reads them.
+// Sets every value's producer after nodes were moved, added or dropped. Values of dropped nodes
+// keep their id, without a producer: nobody reads them.
 void Renumber(Graph& graph);
 
 // Appends a node-produced value; its producer is set by Renumber.

@@ -1,4 +1,5 @@
-// Predicted bytes, operations and seconds of every op. Views cost nothing; reads of weights and values count once.
+// Predicted bytes, operations and seconds of every op. Views cost nothing; reads of weights and
+// values count once.
 #include <algorithm>
 
 #include "vt/ir/fused.h"
@@ -8,24 +9,36 @@
 namespace vt::ir {
 namespace {
 
-double BytesOf(const Value& v, const Bucket& b) { return static_cast<double>(Bytes(v.dtype, Elements(v.shape, b))); }
+double BytesOf(const Value& v, const Bucket& b) {
+  return static_cast<double>(Bytes(v.dtype, Elements(v.shape, b)));
+}
 
 // Operations an element of the output, of what is not a dot product.
 double OpsAnElement(Op op) {
   switch (op) {
-    case Op::kUnary: case Op::kSoftmax: case Op::kLogSoftmax: return 10;  // an exponential
-    case Op::kRmsNorm: case Op::kLayerNorm: return 5;
-    case Op::kRope: return 4;
-    case Op::kQuantize: return 4;
-    case Op::kSample: return 40;  // ten Philox rounds and two logarithms
-    default: return 1;
+    case Op::kUnary:
+    case Op::kSoftmax:
+    case Op::kLogSoftmax:
+      return 10;  // an exponential
+    case Op::kRmsNorm:
+    case Op::kLayerNorm:
+      return 5;
+    case Op::kRope:
+      return 4;
+    case Op::kQuantize:
+      return 4;
+    case Op::kSample:
+      return 40;  // ten Philox rounds and two logarithms
+    default:
+      return 1;
   }
 }
 
 double Flops(const Graph& g, const Node& node, const Bucket& b, double attended) {
   const double elements = static_cast<double>(Elements(g.value(node.outputs[0]).shape, b));
   switch (node.op) {
-    case Op::kLinear: case Op::kLinearAdd: {
+    case Op::kLinear:
+    case Op::kLinearAdd: {
       const double k = static_cast<double>(g.value(node.inputs[0]).shape.back().At(b));
       return 2 * k * elements;
     }
@@ -33,10 +46,14 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
       const auto& a = node.attrs.as<AttentionAttrs>();
       return 4 * static_cast<double>(b.tokens * a.heads * a.head_dim) * attended;
     }
-    case Op::kKvWrite: return 0;
-    case Op::kArgMax: case Op::kSample:
-      return OpsAnElement(node.op) * static_cast<double>(Elements(g.value(node.inputs[0]).shape, b));
-    default: break;
+    case Op::kKvWrite:
+      return 0;
+    case Op::kArgMax:
+    case Op::kSample:
+      return OpsAnElement(node.op) *
+             static_cast<double>(Elements(g.value(node.inputs[0]).shape, b));
+    default:
+      break;
   }
   if (!IsFused(node.op)) return OpsAnElement(node.op) * elements;
   double ops = 0;
@@ -46,7 +63,8 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
 
 }  // namespace
 
-Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t context, const Rates& rates) {
+Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t context,
+             const Rates& rates) {
   if (IsView(node.op)) return {};
   Cost cost;
   double attended = static_cast<double>(context);  // cached tokens that a query sees
@@ -57,7 +75,8 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
       const StateGroup& group = graph.state_groups[static_cast<size_t>(v.group)];
       if (node.op == Op::kAttention) {
         if (group.window > 0) attended = std::min(attended, static_cast<double>(group.window));
-        cost.bytes += static_cast<double>(bucket.requests * group.bytes_per_token_and_layer()) * attended;
+        cost.bytes +=
+            static_cast<double>(bucket.requests * group.bytes_per_token_and_layer()) * attended;
       } else {
         cost.bytes += static_cast<double>(bucket.tokens * group.bytes_per_token_and_layer());
       }
@@ -73,7 +92,8 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
   }
   cost.flops = Flops(graph, node, bucket, attended);
   const double rate = integer ? rates.int8_ops_per_second : rates.flops_per_second;
-  cost.seconds = rates.seconds_per_node + std::max(cost.bytes / rates.bytes_per_second, cost.flops / rate);
+  cost.seconds =
+      rates.seconds_per_node + std::max(cost.bytes / rates.bytes_per_second, cost.flops / rate);
   return cost;
 }
 

@@ -12,11 +12,13 @@ namespace {
 struct Candidate {
   float score;
   int32_t id;
-  bool operator<(const Candidate& o) const { return score != o.score ? score > o.score : id < o.id; }
+  bool operator<(const Candidate& o) const {
+    return score != o.score ? score > o.score : id < o.id;
+  }
 };
 
-// Sorts ever longer prefixes of `all` until the sum of their probabilities reaches p; returns the length to keep.
-// `total` is the sum of exp(score - best) over all.
+// Sorts ever longer prefixes of `all` until the sum of their probabilities reaches p; returns the
+// length to keep. `total` is the sum of exp(score - best) over all.
 size_t TopPLength(std::vector<Candidate>& all, double p, float best) {
   double total = 0;
   for (const Candidate& c : all) total += std::exp(static_cast<double>(c.score) - best);
@@ -24,7 +26,8 @@ size_t TopPLength(std::vector<Candidate>& all, double p, float best) {
   size_t sorted = 0;
   while (sorted < all.size()) {
     const size_t next = std::min(all.size(), std::max<size_t>(256, sorted * 8));
-    std::partial_sort(all.begin() + static_cast<long>(sorted), all.begin() + static_cast<long>(next), all.end());
+    std::partial_sort(all.begin() + static_cast<long>(sorted),
+                      all.begin() + static_cast<long>(next), all.end());
     for (; sorted < next; ++sorted) {
       sum += std::exp(static_cast<double>(all[sorted].score) - best);
       if (sum >= p * total) return sorted + 1;
@@ -115,7 +118,8 @@ int32_t SampleToken(const float* logits, int64_t vocabulary, const SamplingRow& 
   GumbelSource noise(row);
   Candidate winner{-INFINITY, first};
   const auto consider = [&](int32_t id, float score) {
-    if (id != first && !(score >= floor && score > -INFINITY)) return;  // min-p never drops the best
+    if (id != first && !(score >= floor && score > -INFINITY))
+      return;  // min-p never drops the best
     const Candidate noised{score + noise.At(static_cast<uint32_t>(id)), id};
     if (noised < winner || winner.score == -INFINITY) winner = noised;
   };

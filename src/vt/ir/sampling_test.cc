@@ -26,7 +26,8 @@ TEST(Uniform, StaysInsideTheOpenInterval) {
 }
 
 TEST(SamplingRow, SurvivesPackingBitForBit) {
-  const SamplingRow row{0.7f, 40, 0.9f, 0.05f, 0xff800001ffc00001ull, 0x7f800001, 3};  // NaN patterns on purpose
+  const SamplingRow row{0.7f,       40, 0.9f, 0.05f, 0xff800001ffc00001ull,
+                        0x7f800001, 3};  // NaN patterns on purpose
   float params[kSampleParamCount];
   PackSamplingRow(row, params);
   const SamplingRow back = UnpackSamplingRow(params);
@@ -50,7 +51,8 @@ std::vector<int> Draw(const std::vector<float>& logits, SamplingRow row) {
   std::vector<int> counts(logits.size());
   for (uint32_t p = 0; p < 2000; ++p) {
     row.position = p;
-    ++counts[static_cast<size_t>(SampleToken(logits.data(), static_cast<int64_t>(logits.size()), row))];
+    ++counts[static_cast<size_t>(
+        SampleToken(logits.data(), static_cast<int64_t>(logits.size()), row))];
   }
   return counts;
 }
@@ -87,7 +89,8 @@ TEST(SampleToken, TopPKeepsTheTokenThatCrosses) {
 }
 
 TEST(SampleToken, TopPRenormalisesOverTopK) {
-  // After top-2 the best has 0.5 / 0.8 = 0.625 > 0.6 of the mass: alone. Without top-k it would not be.
+  // After top-2 the best has 0.5 / 0.8 = 0.625 > 0.6 of the mass: alone. Without top-k it would not
+  // be.
   const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
   EXPECT_EQ(Draw(logits, {.temperature = 1, .top_k = 2, .top_p = 0.6f, .seed = 3})[0], 2000);
 }
@@ -98,7 +101,8 @@ TEST(SampleToken, TopPOverALargeFlatVocabulary) {
   int low = 0;
   for (size_t i = 0; i < 2500; ++i) low += counts[i];
   EXPECT_EQ(low, 2000);
-  EXPECT_GT(counts[2400] + counts[2300] + counts[2200] + counts[2100] + counts[2000] + counts[1900], 0);
+  EXPECT_GT(counts[2400] + counts[2300] + counts[2200] + counts[2100] + counts[2000] + counts[1900],
+            0);
 }
 
 TEST(SampleToken, MinPIsRelativeToTheBest) {
@@ -118,9 +122,10 @@ TEST(SampleToken, NeverDrawsWhatIsMaskedOrNan) {
 TEST(SampleToken, DependsOnSeedChoiceAndPosition) {
   std::vector<float> logits(1000, 0.0f);
   std::set<int32_t> drawn;
-  for (const SamplingRow& row : {SamplingRow{.temperature = 1}, SamplingRow{.temperature = 1, .seed = 1},
-                                 SamplingRow{.temperature = 1, .position = 1}, SamplingRow{.temperature = 1, .choice = 1},
-                                 SamplingRow{.temperature = 1, .seed = 1ull << 32}}) {
+  for (const SamplingRow& row :
+       {SamplingRow{.temperature = 1}, SamplingRow{.temperature = 1, .seed = 1},
+        SamplingRow{.temperature = 1, .position = 1}, SamplingRow{.temperature = 1, .choice = 1},
+        SamplingRow{.temperature = 1, .seed = 1ull << 32}}) {
     const int32_t id = SampleToken(logits.data(), 1000, row);
     EXPECT_EQ(SampleToken(logits.data(), 1000, row), id);
     drawn.insert(id);

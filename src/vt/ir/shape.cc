@@ -23,12 +23,16 @@ class Rule {
  private:
   Types Bad(const std::string& what) const {
     std::string inputs;
-    for (const Value& v : in_) inputs += fmt::format(" {}:{}{}", v.name, Name(v.dtype), ToString(v.shape));
-    return base::Error{base::Code::kInvalidArgument, fmt::format("{} {}; its inputs are{}", Name(op_), what,
-                                                                 inputs.empty() ? " none" : inputs)};
+    for (const Value& v : in_)
+      inputs += fmt::format(" {}:{}{}", v.name, Name(v.dtype), ToString(v.shape));
+    return base::Error{
+        base::Code::kInvalidArgument,
+        fmt::format("{} {}; its inputs are{}", Name(op_), what, inputs.empty() ? " none" : inputs)};
   }
   template <typename A>
-  const A* Get() const { return std::get_if<A>(&attrs_.v); }
+  const A* Get() const {
+    return std::get_if<A>(&attrs_.v);
+  }
   const Shape& S(size_t i) const { return in_[i].shape; }
   size_t Rank(size_t i) const { return in_[i].shape.size(); }
   int64_t LastOf(size_t i) const {  // -1 when it is not a constant
@@ -46,8 +50,9 @@ class Rule {
     return s;
   }
   DType ValueType() const {
-    return in_.empty() || !IsPlainFloat(in_[0].dtype) || in_[0].kind == ValueKind::kWeight ? DType::kF32
-                                                                                         : in_[0].dtype;
+    return in_.empty() || !IsPlainFloat(in_[0].dtype) || in_[0].kind == ValueKind::kWeight
+               ? DType::kF32
+               : in_[0].dtype;
   }
 
   Types Linear();
@@ -65,17 +70,30 @@ class Rule {
 
 base::Result<size_t> Rule::Arity() const {
   switch (op_) {
-    case Op::kScale: case Op::kUnary: case Op::kSoftmax: case Op::kLogSoftmax: case Op::kReshape: case Op::kSlice:
-    case Op::kConvert: case Op::kQuantize: case Op::kArgMax: return 1u;
-    case Op::kLayerNorm: return 3u;
-    case Op::kKvWrite: return 4u;
-    case Op::kAttention: return 6u;
+    case Op::kScale:
+    case Op::kUnary:
+    case Op::kSoftmax:
+    case Op::kLogSoftmax:
+    case Op::kReshape:
+    case Op::kSlice:
+    case Op::kConvert:
+    case Op::kQuantize:
+    case Op::kArgMax:
+      return 1u;
+    case Op::kLayerNorm:
+      return 3u;
+    case Op::kKvWrite:
+      return 4u;
+    case Op::kAttention:
+      return 6u;
     case Op::kLinear: {
       const LinearAttrs* a = Get<LinearAttrs>();
-      if (a == nullptr || a->segments < 1) return Bad("needs LinearAttrs with at least one segment").error();
+      if (a == nullptr || a->segments < 1)
+        return Bad("needs LinearAttrs with at least one segment").error();
       return static_cast<size_t>(1 + a->segments * (a->bias ? 2 : 1));
     }
-    default: return 2u;
+    default:
+      return 2u;
   }
 }
 
@@ -89,7 +107,8 @@ Types Rule::Linear() {
     if (Rank(w) != 2 || LastOf(w) != k || !IsFloating(in_[w].dtype)) {
       return Bad(fmt::format("needs weights of {} columns", k));
     }
-    if (k % Info(in_[w].dtype).block != 0) return Bad("needs rows that are whole blocks of the weight's format");
+    if (k % Info(in_[w].dtype).block != 0)
+      return Bad("needs rows that are whole blocks of the weight's format");
     const int64_t rows = S(w)[0].At({});
     if (a.bias && !IsVector(static_cast<size_t>(1 + a.segments + i), rows)) {
       return Bad("needs a bias of as many values as its weight has rows");
@@ -100,9 +119,11 @@ Types Rule::Linear() {
 }
 
 Types Rule::Binary() {
-  if (!IsPlainFloat(in_[0].dtype) || !IsPlainFloat(in_[1].dtype)) return Bad("needs plain float inputs");
+  if (!IsPlainFloat(in_[0].dtype) || !IsPlainFloat(in_[1].dtype))
+    return Bad("needs plain float inputs");
   const bool row = Rank(1) == 1 && Rank(0) >= 1 && S(1)[0] == S(0).back();
-  if (S(0) != S(1) && !row) return Bad("needs a second input of the same shape or of the last dimension");
+  if (S(0) != S(1) && !row)
+    return Bad("needs a second input of the same shape or of the last dimension");
   return One(ValueType(), S(0));
 }
 
@@ -115,7 +136,8 @@ Types Rule::KvWrite() {
 
 Types Rule::Attention() {
   const auto* a = Get<AttentionAttrs>();
-  if (a == nullptr || a->heads < 1 || a->kv_heads < 1 || a->head_dim < 1 || a->heads % a->kv_heads != 0) {
+  if (a == nullptr || a->heads < 1 || a->kv_heads < 1 || a->head_dim < 1 ||
+      a->heads % a->kv_heads != 0) {
     return Bad("needs AttentionAttrs whose heads are a multiple of kv_heads");
   }
   if (in_[1].kind != ValueKind::kState) return Bad("needs a state as its second input");
@@ -123,7 +145,8 @@ Types Rule::Attention() {
     return Bad(fmt::format("needs q of shape [T, {}, {}]", a->heads, a->head_dim));
   }
   if (!IsIds(2, 1) || S(2)[0] != S(0)[0]) return Bad("needs one i32 position a token");
-  if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2)) return Bad("needs i32 query_start, seq_lens and block_table");
+  if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2))
+    return Bad("needs i32 query_start, seq_lens and block_table");
   return One(ValueType(), {S(0)[0], Dim(a->heads * a->head_dim)});
 }
 
@@ -142,8 +165,10 @@ Types Rule::Reshape() {
 Types Rule::Fused() {
   const FusedDefinition& def = DefinitionOf(op_);
   const auto* a = Get<FusedAttrs>();
-  if (a == nullptr || a->parts.size() != def.parts.size()) return Bad("needs the attributes of its parts");
-  if (in_.size() != static_cast<size_t>(def.inputs)) return Bad(fmt::format("needs {} inputs", def.inputs));
+  if (a == nullptr || a->parts.size() != def.parts.size())
+    return Bad("needs the attributes of its parts");
+  if (in_.size() != static_cast<size_t>(def.inputs))
+    return Bad(fmt::format("needs {} inputs", def.inputs));
   std::vector<Value> results;
   for (size_t p = 0; p < def.parts.size(); ++p) {
     std::vector<Value> args;
@@ -168,19 +193,26 @@ Types Rule::Apply() {
   if (in_.size() != *arity) return Bad(fmt::format("needs {} inputs", *arity));
   switch (op_) {
     case Op::kEmbed:
-      if (Rank(0) != 2 || !IsFloating(in_[0].dtype) || LastOf(0) <= 0) return Bad("needs a table [rows, width]");
+      if (Rank(0) != 2 || !IsFloating(in_[0].dtype) || LastOf(0) <= 0)
+        return Bad("needs a table [rows, width]");
       if (LastOf(0) % Info(in_[0].dtype).block != 0) return Bad("needs rows that are whole blocks");
       if (!IsIds(1, 1)) return Bad("needs i32 ids");
       return One(DType::kF32, {S(1)[0], S(0)[1]});
-    case Op::kLinear: return Linear();
-    case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kDiv: return Binary();
+    case Op::kLinear:
+      return Linear();
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+      return Binary();
     case Op::kScale:
       if (Get<ScaleAttrs>() == nullptr) return Bad("needs ScaleAttrs");
       return One(ValueType(), S(0));
     case Op::kUnary:
       if (Get<UnaryAttrs>() == nullptr) return Bad("needs UnaryAttrs");
       return One(ValueType(), S(0));
-    case Op::kSoftmax: case Op::kLogSoftmax:
+    case Op::kSoftmax:
+    case Op::kLogSoftmax:
       if (Rank(0) < 1) return Bad("needs at least one dimension");
       return One(ValueType(), S(0));
     case Op::kRmsNorm:
@@ -189,24 +221,29 @@ Types Rule::Apply() {
       return One(ValueType(), S(0));
     case Op::kLayerNorm:
       if (Get<NormAttrs>() == nullptr) return Bad("needs NormAttrs");
-      if (!IsVector(1, LastOf(0)) || !IsVector(2, LastOf(0))) return Bad("needs weight and bias of the last dimension");
+      if (!IsVector(1, LastOf(0)) || !IsVector(2, LastOf(0)))
+        return Bad("needs weight and bias of the last dimension");
       return One(ValueType(), S(0));
     case Op::kRope: {
       const auto* a = Get<RopeAttrs>();
       if (a == nullptr) return Bad("needs RopeAttrs");
-      if (Rank(0) != 3 || !IsIds(1, 1) || S(0)[0] != S(1)[0]) return Bad("needs x [T, H, D] and i32 positions [T]");
+      if (Rank(0) != 3 || !IsIds(1, 1) || S(0)[0] != S(1)[0])
+        return Bad("needs x [T, H, D] and i32 positions [T]");
       if (a->rotary_dim % 2 != 0 || a->rotary_dim > LastOf(0) || a->rotary_dim < 0 ||
           static_cast<int64_t>(a->frequencies.size()) != a->rotary_dim / 2) {
         return Bad("needs an even rotary_dim of at most head_dim, with a frequency for each pair");
       }
       return One(ValueType(), S(0));
     }
-    case Op::kKvWrite: return KvWrite();
-    case Op::kAttention: return Attention();
+    case Op::kKvWrite:
+      return KvWrite();
+    case Op::kAttention:
+      return Attention();
     case Op::kGather:
       if (Rank(0) != 2 || !IsIds(1, 1)) return Bad("needs x [T, D] and i32 rows");
       return One(in_[0].dtype, {S(1)[0], S(0)[1]});
-    case Op::kReshape: return Reshape();
+    case Op::kReshape:
+      return Reshape();
     case Op::kSlice: {
       const auto* a = Get<SliceAttrs>();
       if (a == nullptr || a->begin < 0 || a->size < 1 || a->begin + a->size > LastOf(0)) {
@@ -222,13 +259,15 @@ Types Rule::Apply() {
     }
     case Op::kConvert: {
       const auto* a = Get<ConvertAttrs>();
-      if (a == nullptr || !IsPlainFloat(a->dtype)) return Bad("needs a plain float type to convert to");
+      if (a == nullptr || !IsPlainFloat(a->dtype))
+        return Bad("needs a plain float type to convert to");
       return One(a->dtype, S(0));
     }
     case Op::kQuantize: {
       const auto* a = Get<ConvertAttrs>();
       if (a == nullptr || !IsQuantised(a->dtype)) return Bad("needs a block format");
-      if (LastOf(0) <= 0 || LastOf(0) % Info(a->dtype).block != 0) return Bad("needs rows that are whole blocks");
+      if (LastOf(0) <= 0 || LastOf(0) % Info(a->dtype).block != 0)
+        return Bad("needs rows that are whole blocks");
       return One(a->dtype, S(0));
     }
     case Op::kArgMax:
@@ -239,21 +278,27 @@ Types Rule::Apply() {
         return Bad("needs logits [O, V] and params [O, 12]");
       }
       return One(DType::kI32, {S(0)[0]});
-    default: return Bad("has no shape rule");
+    default:
+      return Bad("has no shape rule");
   }
 }
 
 bool Agrees(const Value& v, const OutputType& t) {
-  return v.shape == t.shape && (v.dtype == t.dtype || (IsPlainFloat(v.dtype) && IsPlainFloat(t.dtype)));
+  return v.shape == t.shape &&
+         (v.dtype == t.dtype || (IsPlainFloat(v.dtype) && IsPlainFloat(t.dtype)));
 }
 
 }  // namespace
 
-Types InferOutputs(Op op, const Attrs& attrs, std::span<const Value> inputs) { return Rule(op, attrs, inputs).Apply(); }
+Types InferOutputs(Op op, const Attrs& attrs, std::span<const Value> inputs) {
+  return Rule(op, attrs, inputs).Apply();
+}
 
 base::Status Verify(const Graph& graph) {
   const auto bad = [](const std::string& what) { return base::Error{base::Code::kInternal, what}; };
-  const auto in_range = [&](ValueId v) { return v >= 0 && static_cast<size_t>(v) < graph.values.size(); };
+  const auto in_range = [&](ValueId v) {
+    return v >= 0 && static_cast<size_t>(v) < graph.values.size();
+  };
   std::vector<bool> defined(graph.values.size());
   std::vector<bool> overwritten(graph.values.size());
   for (size_t v = 0; v < graph.values.size(); ++v) {
@@ -261,7 +306,8 @@ base::Status Verify(const Graph& graph) {
     defined[v] = value.kind == ValueKind::kInput || value.kind == ValueKind::kWeight ||
                  (value.kind == ValueKind::kState && value.producer < 0);
     if (value.kind == ValueKind::kState &&
-        (value.group < 0 || static_cast<size_t>(value.group) >= graph.state_groups.size() || value.layer < 0 ||
+        (value.group < 0 || static_cast<size_t>(value.group) >= graph.state_groups.size() ||
+         value.layer < 0 ||
          value.layer >= graph.state_groups[static_cast<size_t>(value.group)].layers)) {
       return bad(fmt::format("state {} belongs to no layer of a state group", value.name));
     }
@@ -270,37 +316,44 @@ base::Status Verify(const Graph& graph) {
     const Node& node = graph.nodes[n];
     std::vector<Value> inputs;
     for (const ValueId v : node.inputs) {
-      if (!in_range(v)) return bad(fmt::format("node {} reads value {}, which is not there", node.name, v));
+      if (!in_range(v))
+        return bad(fmt::format("node {} reads value {}, which is not there", node.name, v));
       const Value& value = graph.value(v);
       if (!defined[static_cast<size_t>(v)]) {
         return bad(fmt::format("node {} reads {} before it is computed", node.name, value.name));
       }
       if (overwritten[static_cast<size_t>(v)]) {
-        return bad(fmt::format("node {} reads an overwritten version of {}", node.name, value.name));
+        return bad(
+            fmt::format("node {} reads an overwritten version of {}", node.name, value.name));
       }
       inputs.push_back(value);
     }
     auto types = InferOutputs(node.op, node.attrs, inputs);
     if (!types) return types.error().In(node.name);
-    if (types->size() != node.outputs.size()) return bad(fmt::format("node {} has a wrong number of outputs", node.name));
+    if (types->size() != node.outputs.size())
+      return bad(fmt::format("node {} has a wrong number of outputs", node.name));
     if (node.op == Op::kKvWrite) overwritten[static_cast<size_t>(node.inputs[0])] = true;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId v = node.outputs[i];
-      if (!in_range(v)) return bad(fmt::format("node {} yields value {}, which is not there", node.name, v));
-      if (defined[static_cast<size_t>(v)]) return bad(fmt::format("value {} is computed twice", graph.value(v).name));
+      if (!in_range(v))
+        return bad(fmt::format("node {} yields value {}, which is not there", node.name, v));
+      if (defined[static_cast<size_t>(v)])
+        return bad(fmt::format("value {} is computed twice", graph.value(v).name));
       if (graph.value(v).producer != static_cast<NodeId>(n)) {
-        return bad(fmt::format("value {} does not know its producer {}", graph.value(v).name, node.name));
+        return bad(
+            fmt::format("value {} does not know its producer {}", graph.value(v).name, node.name));
       }
       if (!Agrees(graph.value(v), (*types)[i])) {
-        return bad(fmt::format("node {} should yield {}{}, but its output is {}{}", node.name, Name((*types)[i].dtype),
-                               ToString((*types)[i].shape), Name(graph.value(v).dtype),
-                               ToString(graph.value(v).shape)));
+        return bad(fmt::format("node {} should yield {}{}, but its output is {}{}", node.name,
+                               Name((*types)[i].dtype), ToString((*types)[i].shape),
+                               Name(graph.value(v).dtype), ToString(graph.value(v).shape)));
       }
       defined[static_cast<size_t>(v)] = true;
     }
   }
   for (const ValueId v : graph.outputs) {
-    if (!in_range(v) || !defined[static_cast<size_t>(v)]) return bad(fmt::format("output {} is never computed", v));
+    if (!in_range(v) || !defined[static_cast<size_t>(v)])
+      return bad(fmt::format("output {} is never computed", v));
   }
   return {};
 }

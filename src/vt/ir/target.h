@@ -8,8 +8,9 @@
 
 namespace vt::ir {
 
-// How a weight is used, which decides its layout: a table is read row by row, a linear by panels. A tensor used
-// as both (tied embeddings) is stored once in the linear layout, from which rows can be read too.
+// How a weight is used, which decides its layout: a table is read row by row, a linear by panels. A
+// tensor used as both (tied embeddings) is stored once in the linear layout, from which rows can be
+// read too.
 enum class WeightUse : uint8_t { kPlain, kEmbedding, kLinear };
 
 struct WeightLayout {
@@ -30,20 +31,25 @@ class Target {
   virtual ~Target() = default;
   virtual std::string TargetName() const = 0;  // "cpu-avx2"
 
-  // Whether a kernel exists for this node with its inputs' types. Every primitive that models use must be supported.
+  // Whether a kernel exists for this node with its inputs' types. Every primitive that models use
+  // must be supported.
   virtual bool Supports(const Graph& graph, const Node& node) const = 0;
 
   // Type of values between nodes: f32 on CPUs, bf16 on GPUs.
   virtual DType ValueType() const = 0;
 
-  // Which form a linear wants its input in for a weight of this format: ValueType() or an activation format.
+  // Which form a linear wants its input in for a weight of this format: ValueType() or an
+  // activation format.
   virtual DType ActivationFormat(DType weight, const Bucket& bucket) const = 0;
 
-  // Layout in which the backend holds a weight. Rows and columns are those of the checkpoint: [rows, columns].
-  virtual WeightLayout LayoutFor(DType format, int64_t rows, int64_t columns, WeightUse use) const = 0;
+  // Layout in which the backend holds a weight. Rows and columns are those of the checkpoint:
+  // [rows, columns].
+  virtual WeightLayout LayoutFor(DType format, int64_t rows, int64_t columns,
+                                 WeightUse use) const = 0;
 
   // Name of the kernel that runs this node in this bucket, for dumps: "gemv.Q4_K.avx2".
-  virtual std::string PickKernel(const Graph& graph, const Node& node, const Bucket& bucket) const = 0;
+  virtual std::string PickKernel(const Graph& graph, const Node& node,
+                                 const Bucket& bucket) const = 0;
 
   virtual Rates MachineRates() const = 0;
 };
