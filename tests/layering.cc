@@ -56,7 +56,7 @@ std::string WithoutSrc(std::string_view path) {
 // What an include means, as a path from src/. Bare names are looked up beside the file that
 // includes them. Empty: a header of the system or of a library.
 std::string Resolve(const Tree& tree, const std::string& includer, const Include& include) {
-  for (const std::string_view top : {"base/", "vt/", "vllm/", "api/", "apps/"}) {
+  for (const std::string_view top : {"base/", "net/", "vt/", "vllm/", "api/", "apps/"}) {
     if (StartsWith(include.path, top)) return include.path;
   }
   if (!include.quoted) return "";
@@ -81,6 +81,7 @@ const std::vector<Room>& Rooms() {
   // configuration and weight names, not the loaders.
   static const std::vector<Room> rooms = {
       {"base/", {}},
+      {"net/", {}},
       {"vt/ir/", {}},
       {"vt/device/", {"vt/ir/"}},
       {"vt/comm/", {"vt/ir/", "vt/device/"}},
@@ -94,9 +95,10 @@ const std::vector<Room>& Rooms() {
       {"vllm/engine/",
        {"vt/ir/", "vt/device/", "vt/comm/", "vllm/weights/", "vllm/models/registry.h", "vllm/text/",
         "vllm/grammar/"}},
-      {"vllm/server/", {"vllm/engine/", "vllm/text/", "vllm/grammar/"}},
+      {"vllm/hub/", {"net/"}},
+      {"vllm/server/", {"net/", "vllm/engine/", "vllm/text/", "vllm/grammar/"}},
       {"api/", {"vllm/engine/", "vllm/server/"}},
-      {"apps/", {"base/", "vt/", "vllm/", "api/"}},
+      {"apps/", {"base/", "net/", "vt/", "vllm/", "api/"}},
   };
   return rooms;
 }
