@@ -18,6 +18,7 @@ vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
 }
 
 ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, ValueId x) {
+  b.MarkHidden(x);
   if (b.Has("lm_head.weight")) return b.Linear(x, "lm_head", c.vocab_size);
   if (c.tie_word_embeddings.has_value() && !*c.tie_word_embeddings) {
     b.Fail("tensor 'lm_head.weight' is missing, and tie_word_embeddings is false");

@@ -208,6 +208,11 @@ base::Result<std::unique_ptr<Event>> CpuBackend::CreateEvent() {
 }
 base::Status CpuBackend::Record(Queue&, Event&) { return {}; }
 base::Status CpuBackend::Wait(Event&) { return RefuseInCapture("Wait"); }
+base::Result<bool> CpuBackend::Ready(Event&) {
+  const base::Status allowed = RefuseInCapture("Ready");
+  if (!allowed) return allowed.error();
+  return true;  // work is done when it is enqueued
+}
 
 // --- weights and state
 

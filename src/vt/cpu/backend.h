@@ -46,6 +46,7 @@ class CpuBackend : public Backend {
   base::Result<std::unique_ptr<Event>> CreateEvent() override;
   base::Status Record(Queue& q, Event& e) override;
   base::Status Wait(Event& e) override;
+  base::Result<bool> Ready(Event& e) override;
   base::Status Repack(const WeightView& src, const ir::WeightLayout& layout, void* dst) override;
   int64_t StateBlockBytes(const ir::StateGroup& group, int64_t block_size) const override;
   base::Result<std::unique_ptr<Executable>> Compile(ir::Plan plan,
@@ -77,6 +78,7 @@ class CpuPlatform : public Platform {
   std::string Name() const override { return "cpu"; }
   // Replaying saves nothing where launching a node is a function call.
   bool support_static_graph_mode() const override { return false; }
+  int64_t DefaultKvBytes() const override { return int64_t{4} << 30; }
   std::vector<DeviceInfo> Devices(std::string* why) override;
   base::Result<std::unique_ptr<Backend>> Open(const Options& options) override;
 };

@@ -104,6 +104,7 @@ class Backend : public ir::Target {
   virtual base::Result<std::unique_ptr<Event>> CreateEvent() = 0;
   virtual base::Status Record(Queue& q, Event& e) = 0;
   virtual base::Status Wait(Event& e) = 0;  // the host waits
+  virtual base::Result<bool> Ready(Event& e) = 0;  // whether Wait would return at once
 
   // --- weights and state
   // Writes a checkpoint tensor into `dst` (LayoutFor(...).bytes long) in the layout of its use.
@@ -136,6 +137,9 @@ class Platform {
   virtual ~Platform() = default;
   virtual std::string Name() const = 0;  // "cpu", "cuda", "rocm", "vulkan"
   virtual bool support_static_graph_mode() const = 0;
+  // Bytes that a KV cache takes unless more are asked for or one request needs more; 0: all that is
+  // left. A card serves one program; a computer has others to run.
+  virtual int64_t DefaultKvBytes() const = 0;
   // Devices present. Empty when a driver or card is missing; `why` then says so in a sentence.
   virtual std::vector<DeviceInfo> Devices(std::string* why) = 0;
   struct Options {

@@ -71,6 +71,9 @@ class Builder {
   // --- any op by hand
   ValueId Emit(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
 
+  // Says which value the head reads: the final hidden states of the output rows.
+  void MarkHidden(ValueId x) { graph_.hidden = x; }
+
   // Ends the graph. Errors: the first missing weight, wrong shape or misuse, by name.
   base::Result<Graph> Finish(std::vector<ValueId> outputs);
 

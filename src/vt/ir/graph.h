@@ -177,6 +177,7 @@ struct Graph {
   std::vector<Node> nodes;  // in an order of execution
   std::vector<StateGroup> state_groups;
   std::vector<ValueId> outputs;
+  ValueId hidden = kNone;  // [O, D]: what the head reads, for embeddings
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   // Consumers of every value: result[value] = nodes, ascending.

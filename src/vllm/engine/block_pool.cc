@@ -1,0 +1,123 @@
+#include "vllm/engine/block_pool.h"
+
+#include <algorithm>
+
+namespace vllm::engine {
+namespace {
+
+// Salts are chosen by clients: beyond so many the map starts anew, which forgets cached prefixes
+// and never confuses them, since nodes are not used twice.
+constexpr size_t kMaxRoots = 65536;
+
+}  // namespace
+
+BlockPool::BlockPool(int64_t blocks, int64_t block_size, bool caching)
+    : block_size_(block_size),
+      caching_(caching),
+      info_(static_cast<size_t>(blocks)),
+      tokens_(caching ? static_cast<size_t>(blocks * block_size) : 0),
+      index_(0, Hash{this}, Equal{this}) {
+  for (int32_t b = 0; b < blocks; ++b) Link(b, false);
+}
+
+PrefixNode BlockPool::Root(const std::string& extra_keys) {
+  if (roots_.size() > kMaxRoots) roots_.clear();
+  PrefixNode& root = roots_[extra_keys];
+  if (root == 0) root = next_node_++;
+  return root;
+}
+
+std::span<int32_t> BlockPool::TokensOf(int32_t block) {
+  return {tokens_.data() + block * block_size_, static_cast<size_t>(block_size_)};
+}
+
+bool BlockPool::Holds(int32_t block, const Key& key) const {
+  const Info& i = info(block);
+  return i.hash == key.hash && i.parent == key.parent &&
+         std::equal(key.tokens.begin(), key.tokens.end(), tokens_.begin() + block * block_size_);
+}
+
+BlockPool::Key BlockPool::MakeKey(PrefixNode parent, std::span<const int32_t> tokens) const {
+  // splitmix64's mixing step over parent and tokens.
+  uint64_t h = parent * 0x9E3779B97F4A7C15u;
+  for (const int32_t t : tokens) {
+    h = (h ^ static_cast<uint32_t>(t)) * 0xBF58476D1CE4E5B9u;
+    h ^= h >> 29;
+  }
+  return {parent, tokens, static_cast<size_t>(h)};
+}
+
+void BlockPool::Link(int32_t block, bool at_front) {
+  Info& i = info(block);
+  i.previous = at_front ? -1 : last_;
+  i.next = at_front ? first_ : -1;
+  (i.previous >= 0 ? info(i.previous).next : first_) = block;
+  (i.next >= 0 ? info(i.next).previous : last_) = block;
+  ++free_;
+}
+
+void BlockPool::Unlink(int32_t block) {
+  const Info& i = info(block);
+  (i.previous >= 0 ? info(i.previous).next : first_) = i.next;
+  (i.next >= 0 ? info(i.next).previous : last_) = i.previous;
+  --free_;
+}
+
+void BlockPool::Hold(int32_t block) {
+  if (info(block).holds++ == 0) Unlink(block);
+}
+
+bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {
+  if (count > free_) return false;
+  for (int64_t n = 0; n < count; ++n) {
+    const int32_t block = first_;
+    Hold(block);
+    Info& i = info(block);
+    if (i.node != 0) {
+      index_.erase(block);
+      i.node = 0;
+    }
+    table.push_back(block);
+  }
+  return true;
+}
+
+void BlockPool::Release(std::vector<int32_t>& table) {
+  for (size_t n = table.size(); n-- > 0;) {
+    Info& i = info(table[n]);
+    if (--i.holds == 0) Link(table[n], i.node == 0);
+  }
+  table.clear();
+}
+
+BlockPool::Match BlockPool::Find(PrefixNode root, std::span<const int32_t> tokens,
+                                 std::vector<int32_t>& table) {
+  Match match{0, root};
+  if (!caching_) return match;
+  const auto size = static_cast<size_t>(block_size_);
+  for (; tokens.size() >= size; tokens = tokens.subspan(size)) {
+    const auto found = index_.find(MakeKey(match.node, tokens.first(size)));
+    if (found == index_.end()) break;
+    Hold(*found);
+    table.push_back(*found);
+    match.node = info(*found).node;
+    ++match.blocks;
+  }
+  return match;
+}
+
+PrefixNode BlockPool::Publish(PrefixNode parent, std::span<const int32_t> tokens, int32_t block) {
+  if (!caching_) return 0;
+  const Key key = MakeKey(parent, tokens);
+  const auto found = index_.find(key);
+  if (found != index_.end()) return info(*found).node;
+  Info& i = info(block);
+  i.parent = parent;
+  i.hash = key.hash;
+  i.node = next_node_++;
+  std::copy(tokens.begin(), tokens.end(), TokensOf(block).begin());
+  index_.insert(block);
+  return i.node;
+}
+
+}  // namespace vllm::engine
