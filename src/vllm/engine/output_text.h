@@ -52,8 +52,8 @@ class OutputText {
 
   std::optional<text::IncrementalDetokenizer> detokenizer_;
   std::vector<std::string> stop_;
+  std::vector<int32_t> shown_ends_;  // stop ids whose text is shown
   bool include_stop_ = false;
-  size_t longest_stop_ = 0;
   int64_t min_tokens_ = 0, tokens_ = 0;
   std::string held_;  // decoded, not yet certain
 };
