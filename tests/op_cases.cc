@@ -149,16 +149,25 @@ void AddRowOps(std::vector<OpCase>& cases) {
     add("argmax", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.Emit(Op::kArgMax, "argmax", {c.b.OutputOnly(c.X(width))})};
     });
-    add("sample", [&](CaseBuilder& c) -> std::vector<ValueId> {
-      return {c.b.Emit(Op::kSample, "sample", {c.b.OutputOnly(c.X(width)), c.b.SampleParams()})};
-    });
   }
-  // More requests than one, so that several rows are sampled.
-  CaseBuilder c("sample.batch");
-  const ValueId logits = c.b.OutputOnly(c.X(1000));
-  cases.push_back(c.Finish({c.b.Emit(Op::kSample, "sample", {logits, c.b.SampleParams()}),
-                            c.b.Emit(Op::kArgMax, "argmax", {logits})},
-                           {{{3, 1, 2, 1, 4, 1, 1}, 2, 1}, {{1, 1, 1, 1, 1, 1, 1}}}));
+}
+
+// Several requests a step, each with a slot; what one step draws is fed to the next (op_run gives
+// negative ids). Vocabularies of less than a vector, of a few, and of many blocks.
+void AddSampler(std::vector<OpCase>& cases) {
+  for (const int64_t vocabulary : {1, 33, 257, 1000, 5000}) {
+    CaseBuilder c(fmt::format("sample.v{}", vocabulary),
+                  {.max_model_len = 256,
+                   .sampler = SamplerLayout{.vocabulary = vocabulary, .history = 64, .lists = 40}});
+    const ValueId logits = c.b.Scale(c.b.OutputOnly(c.X(vocabulary)), 2);
+    const Builder::Sampled s = c.b.Sample(logits);
+    cases.push_back(c.Finish({s.tokens, s.values, s.ids, c.b.TokenIds()},
+                             {{{3, 1, 2, 1, 4, 1, 1, 1, 2}, 2, 1},
+                              {{1, 1, 1, 1, 1, 1, 1, 1, 1}},
+                              {{1, 1, 1, 0, 1, 1, 1, 1, 1}, 1, 1},
+                              {{1, 1, 1, 1, 1, 1, 1, 1, 1}},
+                              {{0, 0, 0, 0, 0, 0, 0, 0, 0}, 2, 1}}));
+  }
 }
 
 void AddWeights(std::vector<OpCase>& cases) {
@@ -353,6 +362,7 @@ void AddBlocks(std::vector<OpCase>& cases) {
 std::vector<OpCase> OpCases() {
   std::vector<OpCase> cases;
   AddRowOps(cases);
+  AddSampler(cases);
   AddWeights(cases);
   AddRope(cases);
   AddAttention(cases);

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "vllm/engine/loaded_model.h"
+#include "vllm/engine/memory_budget.h"
 #include "vllm/models/registry.h"
 #include "vt/ir/quant.h"
 
@@ -12,9 +13,24 @@ namespace {
 
 using vt::ir::DType;
 
-// A context that is not asked for stays within this, so that a model made for a million tokens
-// starts on a laptop.
-constexpr int64_t kDefaultContext = 8192;
+vt::ir::SamplerLayout SamplerOf(const weights::Config& config, const LoadOptions& options) {
+  return {.vocabulary = config.vocab_size, .history = options.max_model_len};
+}
+
+// Tokens that end an answer, as the configuration, the tokenizer and the names of turns' ends say.
+std::vector<int32_t> EndIds(const LoadedModel& model) {
+  std::vector<int32_t> ids = model.config.eos_token_ids;
+  if (model.tokenizer == nullptr) return ids;
+  if (const auto eos = model.tokenizer->eos_id()) ids.push_back(*eos);
+  // Ends of a turn that published GGUF files do not list as end tokens.
+  for (const char* name : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eom_id|>"}) {
+    const auto id = model.tokenizer->TokenId(name);
+    if (id && model.tokenizer->IsSpecial(*id)) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
 
 // The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as stored
 // unless f32 is asked for.
@@ -23,18 +39,23 @@ DType HeldType(const weights::TensorInfo& info, const LoadOptions& options) {
   return info.dtype;
 }
 
-base::Status SettleContext(LoadOptions& options, const weights::Config& config) {
-  int64_t own = config.max_position_embeddings;
+// Tokens of a request that the model was made for.
+int64_t OwnLength(const weights::Config& config) {
+  const int64_t own = config.max_position_embeddings;
   // Dynamic rope is for going beyond the trained length, up to the factor.
-  if (config.rope.type == "dynamic")
-    own = static_cast<int64_t>(static_cast<double>(own) * config.rope.factor);
+  if (config.rope.type != "dynamic") return own;
+  return static_cast<int64_t>(static_cast<double>(own) * config.rope.factor);
+}
+
+base::Status SettleContext(LoadOptions& options, const weights::Config& config) {
+  const int64_t own = OwnLength(config);
   if (options.max_model_len > own) {
-    return base::Error{
-        base::Code::kInvalidArgument,
-        fmt::format("--max-model-len {} is over the {} tokens that the model was made for",
-                    options.max_model_len, own)};
+    return base::Error{base::Code::kInvalidArgument,
+                       fmt::format("--max-model-len {} is over the {} tokens that the model was "
+                                   "made for",
+                                   options.max_model_len, own)};
   }
-  if (options.max_model_len == 0) options.max_model_len = std::min(own, kDefaultContext);
+  if (options.max_model_len == 0) options.max_model_len = own;
   options.max_num_batched_tokens =
       std::min(options.max_num_batched_tokens, options.max_model_len * options.max_num_seqs);
   return {};
@@ -70,6 +91,15 @@ std::map<std::string, vt::ir::WeightUse> UsesOf(const vt::ir::Graph& graph) {
   return uses;
 }
 
+int64_t CountOf(const weights::TensorInfo& info) {
+  int64_t count = 1;
+  for (const int64_t n : info.shape) count *= n;
+  return count;
+}
+int64_t ColumnsOf(const weights::TensorInfo& info) {
+  return info.shape.empty() ? 1 : info.shape.back();
+}
+
 // `count` values of any stored type, from bytes that may not be aligned.
 std::vector<float> ToFloats(DType type, std::span<const std::byte> bytes, int64_t count) {
   std::vector<std::byte> aligned(bytes.begin(), bytes.end());
@@ -78,43 +108,53 @@ std::vector<float> ToFloats(DType type, std::span<const std::byte> bytes, int64_
   return out;
 }
 
+// Where each weight will stand, without memory yet.
+std::map<std::string, vt::DeviceWeight> LayOutWeights(const weights::Checkpoint& checkpoint,
+                                                      const vt::ir::Graph& graph,
+                                                      const LoadOptions& options,
+                                                      const vt::Backend& backend) {
+  std::map<std::string, vt::DeviceWeight> out;
+  for (const auto& [name, use] : UsesOf(graph)) {
+    const weights::TensorInfo& info = *checkpoint.Find(name);
+    const int64_t columns = ColumnsOf(info), rows = CountOf(info) / std::max<int64_t>(columns, 1);
+    vt::DeviceWeight& w = out[name];
+    w.format = HeldType(info, options);
+    w.layout = backend.LayoutFor(w.format, rows, columns, use);
+  }
+  return out;
+}
+
 base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOptions& options,
+                         const std::map<std::string, vt::DeviceWeight>& laid_out,
                          LoadedModel& model) {
-  const std::map<std::string, vt::ir::WeightUse> uses = UsesOf(model.graph);
   size_t done = 0;
   int64_t values = 0, bytes = 0;
-  for (const auto& [name, use] : uses) {
+  for (const auto& [name, weight] : laid_out) {
     const weights::TensorInfo& info = *checkpoint.Find(name);
-    int64_t count = 1;
-    for (const int64_t n : info.shape) count *= n;
-    const int64_t columns = info.shape.empty() ? 1 : info.shape.back();
-    const DType held = HeldType(info, options);
-    vt::DeviceWeight weight{.format = held};
-    weight.layout =
-        model.backend->LayoutFor(held, count / std::max<int64_t>(columns, 1), columns, use);
+    const int64_t count = CountOf(info), columns = ColumnsOf(info);
     base::Result<void*> memory = model.backend->Allocate(std::max<int64_t>(weight.layout.bytes, 1));
     if (!memory) return memory.error().In("weight '" + name + "'");
-    weight.data = *memory;
-    model.weights[name] = weight;
+    (model.weights[name] = weight).data = *memory;
 
     const base::Result<std::span<const std::byte>> data = checkpoint.Data(name);
     if (!data) return data.error();
     vt::WeightView view{.data = data->data(),
-                        .format = held,
+                        .format = weight.format,
                         .rows = columns == 0 ? 0 : count / columns,
                         .columns = columns};
     std::vector<float> floats;
-    if (held != info.dtype) {
+    if (weight.format != info.dtype) {
       floats = ToFloats(info.dtype, *data, count);
       view.data = reinterpret_cast<const std::byte*>(floats.data());
     }
-    const base::Status repacked = model.backend->Repack(view, weight.layout, weight.data);
+    const base::Status repacked = model.backend->Repack(view, weight.layout, *memory);
     if (!repacked) return repacked.error().In("weight '" + name + "'");
     checkpoint.DropPages(name);
     values += count;
     bytes += weight.layout.bytes;
-    if (options.progress)
-      options.progress(static_cast<double>(++done) / static_cast<double>(uses.size()));
+    if (options.progress) {
+      options.progress(static_cast<double>(++done) / static_cast<double>(laid_out.size()));
+    }
   }
   model.description = fmt::format("{}, {} layers, {:.1f} M weights in {}", model.config.family,
                                   model.config.num_hidden_layers, static_cast<double>(values) / 1e6,
@@ -122,31 +162,54 @@ base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOption
   return {};
 }
 
+// Output rows of a step that scores prompts: enough to use every core well, few enough that logits
+// stay small.
+constexpr int64_t kScoredRows = 64;
+
+StepOptions StepsOf(const LoadOptions& o, bool use_graphs) {
+  StepOptions s;
+  s.max_num_seqs = o.max_num_seqs;
+  s.max_num_batched_tokens = o.max_num_batched_tokens;
+  s.output_rows = std::max(o.max_num_seqs, o.score_prompts ? kScoredRows : 1);
+  s.hidden = o.score_prompts;
+  s.use_graphs = use_graphs;
+  s.block_size = o.block_size;
+  s.slots = o.max_num_seqs;
+  if (!use_graphs) return s;
+  s.decode_sizes = o.cuda_graph_sizes;
+  if (s.decode_sizes.empty()) {
+    for (int64_t n = 1; n < 8; n *= 2) s.decode_sizes.push_back(n);
+    for (int64_t n = 8; n <= o.max_num_seqs; n += 8) s.decode_sizes.push_back(n);
+  }
+  for (int64_t n = 64; n < o.max_num_batched_tokens; n *= 2) s.mixed_sizes.push_back(n);
+  return s;
+}
+
 }  // namespace
 
 LoadedModel::~LoadedModel() {
+  runner.reset();
   for (const auto& [name, weight] : weights) backend->Free(weight.data);
 }
 
-base::Result<OpenedModel> OpenModel(LoadOptions& options) {
+namespace {
+
+base::Result<std::unique_ptr<weights::Checkpoint>> OpenCheckpoint(const LoadOptions& options) {
   if (!options.quantization.empty() && options.load_format != "dummy") {
-    return base::Error{base::Code::kInvalidArgument,
-                       "--quantization only makes dummy weights: give --load-format dummy with it, "
-                       "or a quantised file"};
+    return base::Error{
+        base::Code::kInvalidArgument,
+        "--quantization only makes dummy weights: give --load-format dummy with it, or a quantised "
+        "file"};
   }
-  base::Result<std::unique_ptr<weights::Checkpoint>> opened = weights::Checkpoint::Open(
-      options.model,
-      {.dummy = options.load_format == "dummy", .quantization = options.quantization});
-  if (!opened) return opened.error();
-  OpenedModel out;
-  out.checkpoint = *std::move(opened);
-  weights::Checkpoint& checkpoint = *out.checkpoint;
+  return weights::Checkpoint::Open(options.model, {.dummy = options.load_format == "dummy",
+                                                   .quantization = options.quantization});
+}
+
+base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
+                                       const LoadOptions& options) {
   const weights::Config& config = checkpoint.config();
-  const base::Status context = SettleContext(options, config);
-  if (!context) return context.error();
   const base::Result<models::BuildFunction> build = models::FindFamily(config.family);
   if (!build) return build.error();
-
   const bool f32_state = options.kv_cache_dtype == "float32" ||
                          (options.kv_cache_dtype == "auto" && options.dtype == "float32");
   vt::ir::Builder builder(config.family,
@@ -157,49 +220,113 @@ base::Result<OpenedModel> OpenModel(LoadOptions& options) {
                           },
                           {.dtype = f32_state ? DType::kF32 : DType::kF16,
                            .block_size = options.block_size,
-                           .max_model_len = options.max_model_len});
+                           .max_model_len = options.max_model_len,
+                           .sampler = SamplerOf(config, options)});
   const vt::ir::ValueId logits = (*build)(builder, {config, options.max_model_len});
-  const vt::ir::ValueId token =
-      builder.Emit(vt::ir::Op::kSample, "sample", {logits, builder.SampleParams()});
-  base::Result<vt::ir::Graph> graph = builder.Finish({logits, token});
+  const vt::ir::Builder::Sampled sampled = builder.Sample(logits);
+  base::Result<vt::ir::Graph> graph =
+      builder.Finish({logits, sampled.tokens, sampled.values, sampled.ids});
   if (!graph) return graph.error().In(options.model);
-  out.graph = *std::move(graph);
   const base::Status used = CheckAllUsed(checkpoint, builder.used());
   if (!used) return used.error().In(options.model);
-  return out;
+  return graph;
+}
+
+// Sums up what the plans need and fits the KV cache into the rest. Lowers options.max_model_len
+// where the user left it open; the graph must be built again then.
+base::Result<KvFit> Fit(const LoadedModel& model, const vt::Platform& platform,
+                        const StepPlans& plans, const StepOptions& steps, int64_t weight_bytes,
+                        const LoadOptions& options, bool length_asked) {
+  MemoryBudget b;
+  b.weights = weight_bytes;
+  b.activations = plans.arena_bytes + plans.input_bytes;
+  for (const vt::ir::StateGroup& group : model.graph.state_groups) {
+    const int64_t bytes = group.layers * model.backend->StateBlockBytes(group, options.block_size);
+    if (group.kind == vt::ir::StateGroup::Kind::kSlot) {
+      b.slots += bytes * steps.slots;
+    } else {
+      b.block += bytes;
+    }
+  }
+  b.block_size = options.block_size;
+  b.free = static_cast<int64_t>(model.backend->Info().free_bytes);
+  b.utilization = options.gpu_memory_utilization;
+  b.kv_asked = options.kv_cache_memory;
+  b.kv_default = platform.DefaultKvBytes();
+  b.max_model_len = options.max_model_len;
+  b.length_asked = length_asked;
+  b.max_num_seqs = options.max_num_seqs;
+  return FitKvCache(b);
+}
+
+}  // namespace
+
+base::Result<OpenedModel> OpenModel(LoadOptions& options) {
+  base::Result<std::unique_ptr<weights::Checkpoint>> checkpoint = OpenCheckpoint(options);
+  if (!checkpoint) return checkpoint.error();
+  const base::Status context = SettleContext(options, (*checkpoint)->config());
+  if (!context) return context.error();
+  base::Result<vt::ir::Graph> graph = BuildGraph(**checkpoint, options);
+  if (!graph) return graph.error();
+  return OpenedModel{*std::move(checkpoint), *std::move(graph)};
 }
 
 base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
+  const bool length_asked = options.max_model_len > 0;
   base::Result<OpenedModel> opened = OpenModel(options);
   if (!opened) return opened.error();
+  const weights::Checkpoint& checkpoint = *opened->checkpoint;
   auto model = std::make_unique<LoadedModel>();
-  model->config = opened->checkpoint->config();
+  model->config = checkpoint.config();
   model->graph = std::move(opened->graph);
+
+  model->registry = vt::DeviceRegistry::Load(options.module_folders);
+  const base::Result<std::pair<vt::Platform*, int>> device = model->registry.Find(options.device);
+  if (!device) return device.error();
+  vt::Platform& platform = *device->first;
+  base::Result<std::unique_ptr<vt::Backend>> backend =
+      platform.Open({.index = device->second, .threads = options.threads, .isa = options.isa});
+  if (!backend) return backend.error();
+  model->backend = *std::move(backend);
+
+  const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
+  StepOptions steps = StepsOf(options, use_graphs);
+  const auto laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
+  int64_t weight_bytes = 0;
+  for (const auto& [name, weight] : laid_out) weight_bytes += weight.layout.bytes;
+  StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
+  const base::Result<KvFit> fit =
+      Fit(*model, platform, plans, steps, weight_bytes, options, length_asked);
+  if (!fit) return fit.error().In(options.model);
+  if (fit->max_model_len < options.max_model_len) {
+    options.max_model_len = fit->max_model_len;
+    base::Result<vt::ir::Graph> graph = BuildGraph(checkpoint, options);
+    if (!graph) return graph.error();
+    model->graph = *std::move(graph);
+    plans = MakeStepPlans(model->graph, *model->backend, steps);
+  }
+  steps.kv_blocks = model->kv_blocks = fit->blocks;
+  model->output_rows = plans.limits.outputs;
+  model->sampler = SamplerOf(model->config, options);
 
   base::Result<TextParts> text = LoadText(options.model, options.chat_template);
   if (!text) return text.error();
   model->tokenizer = std::move(text->tokenizer);
   model->chat_template = std::move(text->chat_template);
-  model->eos_ids = model->config.eos_token_ids;
-  if (model->tokenizer != nullptr) {
-    if (const auto eos = model->tokenizer->eos_id()) model->eos_ids.push_back(*eos);
-    // Ends of a turn that published GGUF files do not list as end tokens.
-    for (const char* name :
-         {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eom_id|>"}) {
-      const auto id = model->tokenizer->TokenId(name);
-      if (id && model->tokenizer->IsSpecial(*id)) model->eos_ids.push_back(*id);
-    }
-  }
+  model->eos_ids = EndIds(*model);
 
-  model->registry = vt::DeviceRegistry::Load(options.module_folders);
-  const base::Result<std::pair<vt::Platform*, int>> device = model->registry.Find(options.device);
-  if (!device) return device.error();
-  base::Result<std::unique_ptr<vt::Backend>> backend = device->first->Open(
-      {.index = device->second, .threads = options.threads, .isa = options.isa});
-  if (!backend) return backend.error();
-  model->backend = *std::move(backend);
-  const base::Status loaded = LoadWeights(*opened->checkpoint, options, *model);
+  const base::Status loaded = LoadWeights(checkpoint, options, laid_out, *model);
   if (!loaded) return loaded.error().In(options.model);
+  base::Result<std::unique_ptr<StepRunner>> runner =
+      StepRunner::Create(*model->backend, model->graph, std::move(plans), model->weights, steps);
+  if (!runner) return runner.error().In(options.model);
+  model->runner = *std::move(runner);
+  const StepRunner::Memory& m = model->runner->memory();
+  model->memory = fmt::format("weights {}, KV cache {} tokens, state {}, activations {}",
+                              base::HumanBytes(static_cast<uint64_t>(m.weights)),
+                              model->kv_blocks * options.block_size,
+                              base::HumanBytes(static_cast<uint64_t>(m.state)),
+                              base::HumanBytes(static_cast<uint64_t>(m.arena + m.inputs)));
   return model;
 }
 

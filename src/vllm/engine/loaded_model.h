@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "vllm/engine/options.h"
+#include "vllm/engine/step_runner.h"
 #include "vllm/text/chat_template.h"
 #include "vllm/text/tokenizer.h"
 #include "vllm/weights/checkpoint.h"
@@ -30,12 +31,18 @@ struct LoadedModel {
   vt::DeviceRegistry registry;
   std::unique_ptr<vt::Backend> backend;
   weights::Config config;
-  vt::ir::Graph graph;  // outputs: logits [O, V], sampled tokens [O]
+  vt::ir::Graph graph;  // outputs: logits [O, V], tokens [O], log-probabilities and their ids
+                        // (Builder::Sampled)
   std::map<std::string, vt::DeviceWeight> weights;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
   std::vector<int32_t> eos_ids;
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
+  std::string memory;       // "weights 91.7 MiB, KV cache ..."
+  int64_t kv_blocks = 0;
+  int64_t output_rows = 0;  // of a step
+  vt::ir::SamplerLayout sampler;
+  std::unique_ptr<StepRunner> runner;  // warm
 
   LoadedModel() = default;
   LoadedModel(const LoadedModel&) = delete;
@@ -43,8 +50,9 @@ struct LoadedModel {
   ~LoadedModel();
 };
 
-// Settles what `options` leaves open (max_model_len) and loads. Errors name the file, tensor or
-// flag.
+// Settles what `options` leaves open (max_model_len, sizes of steps), sees that it fits, loads and
+// warms up. Errors name the file, tensor or flag; kResourceExhausted comes before any weight is
+// read.
 base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options);
 
 // The graph alone, before any pass, and the checkpoint it was made for (for tools; `options` as for

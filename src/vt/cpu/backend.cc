@@ -243,6 +243,7 @@ base::Status CpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
 }
 
 int64_t CpuBackend::StateBlockBytes(const ir::StateGroup& group, int64_t block_size) const {
+  if (group.kind == ir::StateGroup::Kind::kSlot) return group.slot_bytes;
   return KvLayerOf(group, block_size).block_bytes;
 }
 

@@ -362,7 +362,9 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kAttention:
       return CompileAttention(c, id, steps);
     case Op::kArgMax:
+    case Op::kTokenFeed:
     case Op::kSample:
+    case Op::kTopLogprobs:
       return CompileChoice(c, id, steps);
     default:
       return CompileRows(c, id, steps);

@@ -61,7 +61,7 @@ struct DeviceWeight {
 struct Bindings {
   std::map<std::string, DeviceWeight> weights;  // by checkpoint name
   std::vector<std::vector<void*>> state;        // [group][layer]: blocks of this layer, contiguous
-  std::vector<int64_t> state_blocks;            // [group]: number of blocks
+  std::vector<int64_t> state_blocks;            // [group]: number of blocks, or slots
   int64_t block_size = 16;                      // tokens
   void* arena = nullptr;                        // at least the largest plan's arena_bytes
   void* inputs = nullptr;  // the packed input buffer (StepLayout) on the device
@@ -109,7 +109,7 @@ class Backend : public ir::Target {
   // --- weights and state
   // Writes a checkpoint tensor into `dst` (LayoutFor(...).bytes long) in the layout of its use.
   virtual base::Status Repack(const WeightView& src, const ir::WeightLayout& layout, void* dst) = 0;
-  // Bytes of one block of one layer.
+  // Bytes of one block of one layer, or of one slot.
   virtual int64_t StateBlockBytes(const ir::StateGroup& group, int64_t block_size) const = 0;
 
   // --- compilation

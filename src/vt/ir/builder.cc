@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "vt/ir/sampling.h"
 #include "vt/ir/shape.h"
 
 namespace vt::ir {
@@ -38,11 +39,45 @@ ValueId Builder::Input(const std::string& name, Shape shape) {
   return by_name_[name] = static_cast<ValueId>(graph_.values.size() - 1);
 }
 
-ValueId Builder::TokenIds() { return Input(kTokenIds, {T()}); }
+ValueId Builder::State(const std::string& name, int group, DType dtype, Shape shape) {
+  Value state{.name = name, .dtype = dtype, .shape = std::move(shape), .kind = ValueKind::kState};
+  state.group = group;
+  state.layer = graph_.state_groups[static_cast<size_t>(group)].layers++;
+  graph_.values.push_back(std::move(state));
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId Builder::SamplerState() {
+  if (!kv_.sampler) {
+    Fail(fmt::format("{}: the builder was made without a sampler", graph_.name));
+    return kNone;
+  }
+  if (sampler_state_ < 0) {
+    if (kv_.sampler->vocabulary < 1 || kv_.sampler->history < 1 || kv_.sampler->lists < 0)
+      Fail("the sampler needs a positive vocabulary and history");
+    graph_.state_groups.push_back({.name = "sampler",
+                                   .kind = StateGroup::Kind::kSlot,
+                                   .dtype = DType::kI32,
+                                   .slot_bytes = kv_.sampler->bytes()});
+    sampler_state_ = State("sampler", static_cast<int>(graph_.state_groups.size()) - 1, DType::kI32,
+                           {Dim(kv_.sampler->words())});
+  }
+  return sampler_state_;
+}
+
+ValueId Builder::TokenIds() {
+  const ValueId ids = Input(kTokenIds, {T()});
+  if (!kv_.sampler) return ids;
+  if (fed_ids_ < 0) {
+    fed_ids_ =
+        Emit(Op::kTokenFeed, "token_feed", {ids, SamplerState()}, {SamplerAttrs{*kv_.sampler}});
+  }
+  return fed_ids_;
+}
 ValueId Builder::Positions() { return Input(kPositions, {T()}); }
 ValueId Builder::OutputRows() { return Input(kOutputRows, {O()}); }
 ValueId Builder::SampleParams() {
-  const ValueId v = Input(kSampleParams, {O(), Dim(12)});
+  const ValueId v = Input(kSampleParams, {O(), Dim(kSampleParamCount)});
   graph_.values[static_cast<size_t>(v)].dtype = DType::kF32;
   return v;
 }
@@ -99,10 +134,11 @@ ValueId Builder::Emit(Op op, std::string name, std::vector<ValueId> inputs, Attr
             .shape = (*types)[i].shape,
             .kind = ValueKind::kNode,
             .producer = node_id};
-    if (op == Op::kKvWrite) {
+    if (const StateWrite w = WriteOf(op); w.output == static_cast<int>(i)) {
+      const Value& before = values[static_cast<size_t>(w.input)];
       v.kind = ValueKind::kState;
-      v.group = values[0].group;
-      v.layer = values[0].layer;
+      v.group = before.group;
+      v.layer = before.layer;
     }
     node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
     graph_.values.push_back(std::move(v));
@@ -186,7 +222,8 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
   int group = -1;
   for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
     const StateGroup& s = graph_.state_groups[g];
-    if (s.window == attrs.window && s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim) {
+    if (s.kind != StateGroup::Kind::kSlot && s.window == attrs.window &&
+        s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim) {
       group = static_cast<int>(g);
     }
   }
@@ -202,15 +239,9 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
          .head_dim = attrs.head_dim,
          .window = attrs.window});
   }
-  const int layer = graph_.state_groups[static_cast<size_t>(group)].layers++;
-  Value state{.name = fmt::format("kv.{}.{}", group, layer),
-              .dtype = kv_.dtype,
-              .shape = {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)},
-              .kind = ValueKind::kState};
-  state.group = group;
-  state.layer = layer;
-  graph_.values.push_back(std::move(state));
-  const auto state_id = static_cast<ValueId>(graph_.values.size() - 1);
+  const int layer = graph_.state_groups[static_cast<size_t>(group)].layers;
+  const ValueId state_id = State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype,
+                                 {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)});
 
   if (kv_.block_size < 1 || kv_.max_model_len < 1)
     Fail("the KV cache needs a positive block size and model length");
@@ -219,11 +250,23 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
   const ValueId slots = Input(SlotsName(group), {T()});
   const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", {state_id, k, v, slots});
   if (next < 0) return kNone;
-  state_[{group, layer}] = next;
   return Emit(Op::kAttention, name,
               {q, next, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
                Input(kSeqLens, {R()}), Input(BlockTableName(group), {R(), Dim(max_blocks)})},
               {attrs});
+}
+
+Builder::Sampled Builder::Sample(ValueId logits) {
+  const ValueId state = SamplerState();
+  if (logits < 0 || state < 0) return {};
+  Sampled out;
+  const ValueId params = SampleParams();
+  out.tokens = Emit(Op::kSample, "sample", {logits, params, state}, {SamplerAttrs{*kv_.sampler}});
+  if (out.tokens < 0) return {};
+  sampler_state_ = graph_.nodes.back().outputs[1];
+  out.values = Emit(Op::kTopLogprobs, "top_logprobs", {logits, params, out.tokens});
+  if (out.values >= 0) out.ids = graph_.nodes.back().outputs[1];
+  return out;
 }
 
 base::Result<Graph> Builder::Finish(std::vector<ValueId> outputs) {

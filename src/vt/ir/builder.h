@@ -25,8 +25,9 @@ using WeightSource = std::function<std::optional<WeightInfo>(const std::string& 
 
 struct KvOptions {
   DType dtype = DType::kF16;
-  int64_t block_size = 16;       // tokens
-  int64_t max_model_len = 2048;  // gives max_blocks, the width of the block tables
+  int64_t block_size = 16;               // tokens
+  int64_t max_model_len = 2048;          // gives max_blocks, the width of the block tables
+  std::optional<SamplerLayout> sampler;  // of the graph's sampler; none: Sample is an error
 };
 
 class Builder {
@@ -34,10 +35,11 @@ class Builder {
   Builder(std::string model_name, WeightSource weights, KvOptions kv);
 
   // --- the step's inputs
+  // With a sampler the ids have passed token_feed.
   ValueId TokenIds();
   ValueId Positions();
   ValueId OutputRows();
-  ValueId SampleParams();  // f32 [O, 12], of the sample op
+  ValueId SampleParams();  // f32 [O, 32], of the sample op
 
   // --- weights
   bool Has(const std::string& name) const;
@@ -68,6 +70,15 @@ class Builder {
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
                     const std::string& name);
 
+  // --- the end: chooses a token a row, and lists the best ones where a row asks for them.
+  struct Sampled {
+    ValueId tokens = kNone;  // i32 [O]
+    ValueId values = kNone;  // f32 [O, kLogprobValues]
+    ValueId ids = kNone;     // i32 [O, kBestTokens]
+  };
+  // REQUIRES: KvOptions::sampler of the logits' vocabulary.
+  Sampled Sample(ValueId logits);
+
   // --- any op by hand
   ValueId Emit(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs = {});
 
@@ -85,12 +96,16 @@ class Builder {
 
  private:
   ValueId Input(const std::string& name, Shape shape);
+  ValueId State(const std::string& name, int group, DType dtype, Shape shape);
+  // The newest version of the sampler's state; kNone after an error.
+  ValueId SamplerState();
 
   Graph graph_;
   WeightSource weights_;
   KvOptions kv_;
   std::map<std::string, ValueId> by_name_;
-  std::map<std::pair<int, int>, ValueId> state_;  // newest version of (group, layer)
+  ValueId sampler_state_ = kNone;  // newest version
+  ValueId fed_ids_ = kNone;
   std::set<std::string> used_;
   std::optional<base::Error> error_;
 };

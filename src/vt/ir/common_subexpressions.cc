@@ -14,7 +14,7 @@ void CommonSubexpressions(Graph& graph) {
   for (Node& node : graph.nodes) {
     for (ValueId& v : node.inputs) v = same[static_cast<size_t>(v)];
     bool duplicate = false;
-    if (node.op != Op::kKvWrite) {
+    if (!WritesState(node.op)) {
       auto& candidates = seen[{node.op, node.inputs}];
       for (const size_t c : candidates) {
         if (!(nodes[c].attrs == node.attrs)) continue;

@@ -11,7 +11,7 @@ void DropDeadNodes(Graph& graph) {
   std::vector<Node> kept;  // in reverse
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     Node& node = graph.nodes[n];
-    const bool alive = node.op == Op::kKvWrite ||
+    const bool alive = WritesState(node.op) ||
                        std::any_of(node.outputs.begin(), node.outputs.end(),
                                    [&](ValueId v) { return needed[static_cast<size_t>(v)]; });
     if (!alive) continue;

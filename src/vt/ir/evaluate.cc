@@ -293,18 +293,61 @@ Tensor Concat(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor Choose(const Tensor& logits, const Tensor* params) {
-  const auto vocabulary = static_cast<size_t>(Last(logits));
+Tensor ArgMaxRows(const Tensor& logits) {
   Tensor y{.shape = {Size(logits, 0)}, .f = {}, .i = {}};
-  for (size_t o = 0; o * vocabulary < logits.f.size(); ++o) {
-    const float* row = &logits.f[o * vocabulary];
-    const auto count = static_cast<int64_t>(vocabulary);
-    y.i.push_back(
-        params == nullptr
-            ? ArgMax(row, count)
-            : SampleToken(row, count, UnpackSamplingRow(&params->f[o * kSampleParamCount])));
+  const auto vocabulary = static_cast<size_t>(Last(logits));
+  for (size_t i = 0; i < logits.f.size(); i += vocabulary)
+    y.i.push_back(ArgMax(&logits.f[i], Last(logits)));
+  return y;
+}
+
+int32_t* SlotWords(KvState& state, const SamplerLayout& layout, int32_t slot) {
+  std::vector<int32_t>& words = state.slots[slot];
+  words.resize(static_cast<size_t>(layout.words()));
+  return words.data();
+}
+
+Tensor TokenFeed(const SamplerAttrs& a, const Tensor& ids, KvState& state) {
+  Tensor y = ids;
+  for (int32_t& id : y.i) {
+    if (id < 0) id = SlotWords(state, a.layout, -1 - id)[SamplerLayout::last_token_offset()];
   }
   return y;
+}
+
+Tensors Sample(const SamplerAttrs& a, const Tensor& logits, const Tensor& params, KvState& state) {
+  const int64_t rows = Size(logits, 0), vocabulary = Last(logits);
+  Tensor y{.shape = {rows}, .f = {}, .i = {}};
+  for (int64_t o = 0; o < rows; ++o) {
+    const SamplingRow row =
+        UnpackSamplingRow(&params.f[static_cast<size_t>(o) * kSampleParamCount]);
+    if (row.length < 0 || row.length > a.layout.history || row.prompt_length < 0 ||
+        row.bias_words < 0 || row.bad_word_words < 0 || row.breaker_words < 0 ||
+        int64_t{row.bias_words} + row.bad_word_words + row.breaker_words > a.layout.lists) {
+      return Bad(fmt::format("row {} has lengths outside its slot", o));
+    }
+    int32_t* words = row.slot >= 0 ? SlotWords(state, a.layout, row.slot) : nullptr;
+    y.i.push_back(SampleToken(&logits.f[static_cast<size_t>(o * vocabulary)], vocabulary, row,
+                              words, a.layout));
+    if (words != nullptr && row.forced < 0) RecordToken(row, a.layout, y.i.back(), words);
+  }
+  return std::vector<Tensor>{std::move(y), Tensor{}};
+}
+
+Tensors TopLogprobsRows(const Tensor& logits, const Tensor& params, const Tensor& tokens) {
+  const int64_t rows = Size(logits, 0), vocabulary = Last(logits);
+  Tensor values{.shape = {rows, kLogprobValues}, .f = {}, .i = {}};
+  Tensor ids{.shape = {rows, kBestTokens}, .f = {}, .i = {}};
+  values.f.resize(static_cast<size_t>(rows) * kLogprobValues);
+  ids.i.resize(static_cast<size_t>(rows) * kBestTokens);
+  for (size_t o = 0; o < static_cast<size_t>(rows); ++o) {
+    const SamplingRow row = UnpackSamplingRow(&params.f[o * kSampleParamCount]);
+    if (row.logprobs >= 0 && (tokens.i[o] < 0 || tokens.i[o] >= vocabulary))
+      return Bad(fmt::format("token {} is not below {}", tokens.i[o], vocabulary));
+    TopLogprobs(&logits.f[o * static_cast<size_t>(vocabulary)], vocabulary, row, tokens.i[o],
+                &values.f[o * kLogprobValues], &ids.i[o * kBestTokens]);
+  }
+  return std::vector<Tensor>{std::move(values), std::move(ids)};
 }
 
 Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& in, KvState* state,
@@ -379,9 +422,13 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
           {.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
     }
     case Op::kArgMax:
-      return one(Choose(*in[0], nullptr));
+      return one(ArgMaxRows(*in[0]));
+    case Op::kTokenFeed:
+      return one(TokenFeed(attrs.as<SamplerAttrs>(), *in[0], *state));
     case Op::kSample:
-      return one(Choose(*in[0], in[1]));
+      return Sample(attrs.as<SamplerAttrs>(), *in[0], *in[1], *state);
+    case Op::kTopLogprobs:
+      return TopLogprobsRows(*in[0], *in[1], *in[2]);
     default:
       return Bad(fmt::format("{} has no reference function", Name(op)));
   }

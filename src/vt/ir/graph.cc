@@ -52,6 +52,10 @@ struct AttrsText {
     if (!a.causal) s += " bidirectional";
     return s;
   }
+  std::string operator()(const SamplerAttrs& a) const {
+    return fmt::format("vocabulary={} history={} lists={}", a.layout.vocabulary, a.layout.history,
+                       a.layout.lists);
+  }
   std::string operator()(const FusedAttrs& a) const {
     std::string s;
     for (const Attrs& part : a.parts) {

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "vt/ir/dtype.h"
 #include "vt/ir/op.h"
+#include "vt/ir/sampler_layout.h"
 
 namespace vt::ir {
 
@@ -132,6 +133,10 @@ struct AttentionAttrs {
   bool causal = true;
   bool operator==(const AttentionAttrs&) const = default;
 };
+struct SamplerAttrs {
+  SamplerLayout layout;  // of a slot of the state
+  bool operator==(const SamplerAttrs&) const = default;
+};
 // Fused ops keep the attributes of the primitives that define them, in the order of the definition.
 struct Attrs;
 struct FusedAttrs {
@@ -140,7 +145,7 @@ struct FusedAttrs {
 };
 struct Attrs {
   std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs,
-               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, FusedAttrs>
+               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, SamplerAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
 
@@ -159,15 +164,18 @@ struct Node {
   Attrs attrs;
 };
 
-// One kind of state; each attention layer of the group has its own buffer, all share a block table.
+// One kind of state. Of the paged kinds each attention layer of the group has its own buffer, and
+// all share a block table. A kSlot group is an array of slots of slot_bytes, which an index
+// chooses; the one named "sampler" holds what sampler_layout.h says.
 struct StateGroup {
   enum class Kind : uint8_t { kPagedGlobal, kPagedWindow, kSlot };
-  std::string name;  // "global", "window"
+  std::string name;  // "global", "window", "sampler"
   Kind kind = Kind::kPagedGlobal;
   DType dtype = DType::kF16;
   int layers = 0;
   int64_t kv_heads = 0, head_dim = 0;
-  int64_t window = 0;  // of kPagedWindow, in tokens
+  int64_t window = 0;      // of kPagedWindow, in tokens
+  int64_t slot_bytes = 0;  // of kSlot, a layer
   int64_t bytes_per_token_and_layer() const { return 2 * kv_heads * head_dim * Info(dtype).bytes; }
 };
 
@@ -196,14 +204,15 @@ base::Status Verify(const Graph& graph);
 std::string Dump(const Graph& graph);
 
 // Names of the step's inputs, all i32. In the packed buffer they stand in this order (see step.h).
-inline constexpr const char* kTokenIds = "token_ids";   // [T]; the id embedded at each row
+// [T]; the id embedded at each row; with a sampler, -1 - s is the last token of slot s.
+inline constexpr const char* kTokenIds = "token_ids";
 inline constexpr const char* kPositions = "positions";  // [T]; position of the token in its request
 inline constexpr const char* kQueryStart = "query_start";  // [R + 1]; first row of each request
 inline constexpr const char* kSeqLens = "seq_lens";  // [R]; tokens in the cache after this step
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
-// Per state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
+// Per paged state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
 // written); "block_table.<g>" [R, max_blocks].
-inline constexpr const char* kSampleParams = "sample_params";  // f32 [O, 12]; see sampling.h
+inline constexpr const char* kSampleParams = "sample_params";  // f32 [O, 32]; see sampling.h
 std::string SlotsName(int group);
 std::string BlockTableName(int group);
 

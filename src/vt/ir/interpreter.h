@@ -19,10 +19,12 @@ struct Tensor {
   std::vector<int32_t> i;  // of kI32
 };
 
-// KV state of one layer, by slot: key and value rows of [kv_heads * head_dim], f32.
+// State of one layer. Of the KV cache by slot: key and value rows of [kv_heads * head_dim], f32.
 struct KvState {
   DType dtype = DType::kF32;  // values are rounded to this type when written
   std::map<int32_t, std::vector<float>> k, v;
+  // Of slot groups instead: words of each slot; one that is not there is all zero.
+  std::map<int32_t, std::vector<int32_t>> slots;
 };
 
 class Interpreter {
@@ -47,7 +49,8 @@ class Interpreter {
 };
 
 // The reference function of one node: input tensors in, output tensors out (attention and KV writes
-// take the state; in `inputs` the state's entry is null, and a KV write yields one empty tensor).
+// take the state, as do the sampler's ops; in `inputs` the state's entry is null, and where an op
+// writes a state its output is an empty tensor).
 // In a reshape at most one dimension of the result may be symbolic. Errors: ids, rows or slots out
 // of range.
 base::Result<std::vector<Tensor>> Evaluate(Op op, const Attrs& attrs,

@@ -12,7 +12,9 @@ void SetValueTypes(Graph& graph, DType type) {
   std::vector<bool> keep(graph.values.size());
   for (const ValueId v : graph.outputs) keep[static_cast<size_t>(v)] = true;
   for (const Node& n : graph.nodes) {
-    if (n.op != Op::kArgMax && n.op != Op::kSample && n.op != Op::kLogSoftmax) continue;
+    if (n.op != Op::kArgMax && n.op != Op::kSample && n.op != Op::kTopLogprobs &&
+        n.op != Op::kLogSoftmax)
+      continue;
     for (const ValueId v : n.inputs) keep[static_cast<size_t>(v)] = true;
     for (const ValueId v : n.outputs) keep[static_cast<size_t>(v)] = true;
   }

@@ -35,7 +35,12 @@ namespace vt::ir {
   X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")             \
   X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")               \
   X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")         \
-  X(Sample, "sample", none, "(logits [O, V], params [O, 12]) -> i32 [O]; see sampling.h")
+  X(TokenFeed, "token_feed", SamplerAttrs,                                                       \
+    "(ids [T], state) -> i32 [T]: ids below 0 become the last token of slot -1 - id")            \
+  X(Sample, "sample", SamplerAttrs,                                                              \
+    "(logits [O, V], params [O, 32], state) -> (tokens i32 [O], state); see sampling.h")         \
+  X(TopLogprobs, "top_logprobs", none,                                                           \
+    "(logits [O, V], params [O, 32], tokens [O]) -> (values [O, 22], ids i32 [O, 20])")
 
 // Fused ops: each is defined by the primitives named here (fused.cc holds the definition as data).
 #define VT_FUSED_OPS(X)                                                                          \
@@ -66,6 +71,17 @@ inline constexpr int kOpCount = kPrimitiveCount
     VT_FUSED_OPS(VT_OP)
 #undef VT_OP
     ;
+
+// Of ops that write a state: which input is the version they take, and which output the next one.
+struct StateWrite {
+  int input = -1, output = -1;  // -1: the op writes no state
+};
+constexpr StateWrite WriteOf(Op op) {
+  if (op == Op::kKvWrite) return {0, 0};
+  if (op == Op::kSample) return {2, 1};
+  return {};
+}
+constexpr bool WritesState(Op op) { return WriteOf(op).input >= 0; }
 
 std::string_view Name(Op op);
 std::string_view Meaning(Op op);

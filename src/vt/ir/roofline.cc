@@ -27,6 +27,8 @@ double OpsAnElement(Op op) {
       return 4;
     case Op::kQuantize:
       return 4;
+    case Op::kTopLogprobs:
+      return 10;
     case Op::kSample:
       return 40;  // ten Philox rounds and two logarithms
     default:
@@ -50,6 +52,7 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
       return 0;
     case Op::kArgMax:
     case Op::kSample:
+    case Op::kTopLogprobs:
       return OpsAnElement(node.op) *
              static_cast<double>(Elements(g.value(node.inputs[0]).shape, b));
     default:

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "vt/ir/fused.h"
+#include "vt/ir/sampling.h"
 
 namespace vt::ir {
 namespace {
@@ -55,6 +56,17 @@ class Rule {
                : in_[0].dtype;
   }
 
+  // Logits and parameters of the first two inputs.
+  bool IsSampled() const {
+    return Rank(0) == 2 && Rank(1) == 2 && S(0)[0] == S(1)[0] && LastOf(1) == kSampleParamCount &&
+           LastOf(0) > 0 && in_[0].dtype == DType::kF32 && in_[1].dtype == DType::kF32;
+  }
+  bool IsSampler(size_t i) const {
+    const auto* a = Get<SamplerAttrs>();
+    return a != nullptr && in_[i].kind == ValueKind::kState && in_[i].dtype == DType::kI32 &&
+           S(i) == Shape{Dim(a->layout.words())};
+  }
+
   Types Linear();
   Types Binary();
   Types Attention();
@@ -84,6 +96,9 @@ base::Result<size_t> Rule::Arity() const {
       return 3u;
     case Op::kKvWrite:
       return 4u;
+    case Op::kSample:
+    case Op::kTopLogprobs:
+      return 3u;
     case Op::kAttention:
       return 6u;
     case Op::kLinear: {
@@ -273,11 +288,21 @@ Types Rule::Apply() {
     case Op::kArgMax:
       if (Rank(0) != 2) return Bad("needs logits [O, V]");
       return One(DType::kI32, {S(0)[0]});
+    case Op::kTokenFeed:
+      if (!IsIds(0, 1)) return Bad("needs i32 ids");
+      if (!IsSampler(1)) return Bad("needs the state of a sampler as its second input");
+      return One(DType::kI32, S(0));
     case Op::kSample:
-      if (Rank(0) != 2 || Rank(1) != 2 || S(0)[0] != S(1)[0] || LastOf(1) != 12) {
-        return Bad("needs logits [O, V] and params [O, 12]");
-      }
-      return One(DType::kI32, {S(0)[0]});
+      if (!IsSampled()) return Bad("needs f32 logits [O, V] and params [O, 32]");
+      if (!IsSampler(2)) return Bad("needs the state of a sampler as its third input");
+      if (Get<SamplerAttrs>()->layout.vocabulary != LastOf(0))
+        return Bad("needs a sampler of the logits' vocabulary");
+      return std::vector<OutputType>{{DType::kI32, {S(0)[0]}}, {in_[2].dtype, S(2)}};
+    case Op::kTopLogprobs:
+      if (!IsSampled()) return Bad("needs f32 logits [O, V] and params [O, 32]");
+      if (!IsIds(2, 1) || S(2)[0] != S(0)[0]) return Bad("needs one i32 token a row");
+      return std::vector<OutputType>{{DType::kF32, {S(0)[0], Dim(kLogprobValues)}},
+                                     {DType::kI32, {S(0)[0], Dim(kBestTokens)}}};
     default:
       return Bad("has no shape rule");
   }
@@ -332,7 +357,8 @@ base::Status Verify(const Graph& graph) {
     if (!types) return types.error().In(node.name);
     if (types->size() != node.outputs.size())
       return bad(fmt::format("node {} has a wrong number of outputs", node.name));
-    if (node.op == Op::kKvWrite) overwritten[static_cast<size_t>(node.inputs[0])] = true;
+    if (const StateWrite w = WriteOf(node.op); w.input >= 0)
+      overwritten[static_cast<size_t>(node.inputs[static_cast<size_t>(w.input)])] = true;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId v = node.outputs[i];
       if (!in_range(v))
