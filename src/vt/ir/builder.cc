@@ -55,7 +55,7 @@ ValueId Builder::SamplerState() {
   if (sampler_state_ < 0) {
     if (kv_.sampler->vocabulary < 1 || kv_.sampler->history < 1 || kv_.sampler->lists < 0)
       Fail("the sampler needs a positive vocabulary and history");
-    graph_.state_groups.push_back({.name = "sampler",
+    graph_.state_groups.push_back({.name = kSamplerGroup,
                                    .kind = StateGroup::Kind::kSlot,
                                    .dtype = DType::kI32,
                                    .slot_bytes = kv_.sampler->bytes()});

@@ -179,6 +179,8 @@ struct StateGroup {
   int64_t bytes_per_token_and_layer() const { return 2 * kv_heads * head_dim * Info(dtype).bytes; }
 };
 
+inline constexpr const char* kSamplerGroup = "sampler";  // name of the slot group of samplers
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
