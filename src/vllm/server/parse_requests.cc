@@ -1,0 +1,170 @@
+#include <chrono>
+
+#include "base/strings.h"
+#include "vllm/server/parse_generate.h"
+#include "vllm/server/protocol_fields.h"
+
+namespace vllm::server {
+namespace json = boost::json;
+
+namespace {
+
+// logprobs and top_logprobs of chat.
+void ReadChatLogprobs(Fields& f, engine::SamplingParams* p) {
+  bool wanted = false;
+  f.Bool("logprobs", &wanted);
+  int32_t top = 0;
+  f.Int("top_logprobs", &top, 0, engine::kMaxLogprobs);
+  if (f.error()) return;
+  if (f.Has("top_logprobs") && !wanted) return f.Fail("top_logprobs", "needs logprobs to be true");
+  if (wanted) p->logprobs = top;
+}
+
+void ReadToolChoice(Fields& f, ChatRequest* r) {
+  const bool offered = !r->tool_names.empty();
+  const json::value* choice = f.Find("tool_choice");
+  if (choice == nullptr) {
+    r->call_tools = offered;
+    return;
+  }
+  if (choice->is_object()) {
+    return f.Fail("tool_choice",
+                  "naming a function is not supported: calls are not constrained yet; use auto");
+  }
+  if (!choice->is_string()) return f.Fail("tool_choice", "must be none, auto, or an object");
+  const std::string_view name(choice->get_string());
+  if (name == "required") {
+    return f.Fail("tool_choice",
+                  "required is not supported: calls are not constrained yet; use auto");
+  }
+  if (name == "auto") {
+    if (!offered) return f.Fail("tool_choice", "auto needs tools");
+    r->call_tools = true;
+  } else if (name == "none") {
+    r->chat.tools = nullptr;
+  } else {
+    f.Fail("tool_choice", fmt::format("must be none or auto, got '{}'", base::Printable(name)));
+  }
+}
+
+template <typename T>
+Parsed<T> Done(const Fields& f, T request) {
+  if (f.error()) return *f.error();
+  return request;
+}
+
+}  // namespace
+
+Parsed<ChatRequest> ParseChat(std::string_view body) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), ChatFields(), "");
+  ChatRequest r;
+  if (f.error()) return *f.error();
+  ReadConversation(f, &r.chat);
+  ReadTools(f, &r.chat, &r.tool_names);
+  ReadToolChoice(f, &r);
+  ReadGenerate(f, &r);
+  ReadChatLogprobs(f, &r.sampling);
+  if (f.Has("max_completion_tokens")) {
+    int64_t tokens = 0;
+    f.Int("max_completion_tokens", &tokens, 0);
+    if (r.max_tokens && *r.max_tokens != tokens) {
+      f.Fail("max_completion_tokens", "and max_tokens differ: give one of them");
+    }
+    r.max_tokens = tokens;
+  }
+  if (r.max_tokens && *r.max_tokens == 0) {
+    f.Fail(f.Has("max_tokens") ? "max_tokens" : "max_completion_tokens", "must be at least 1");
+  }
+  r.chat.now = std::chrono::system_clock::now();
+  return Done(f, std::move(r));
+}
+
+Parsed<CompletionRequest> ParseCompletion(std::string_view body) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), CompletionFields(), "");
+  CompletionRequest r;
+  if (f.error()) return *f.error();
+  ReadPrompts(f, "prompt", &r.prompts);
+  ReadGenerate(f, &r);
+  f.Int("logprobs", &r.sampling.logprobs, 0, engine::kMaxLogprobs);
+  f.Bool("echo", &r.echo);
+  f.Bool("add_special_tokens", &r.add_special_tokens);
+  if (r.prompts.size() * static_cast<size_t>(r.sampling.n) > kMaxChoicesInAll) {
+    f.Fail("n", fmt::format("times the number of prompts is over {}", kMaxChoicesInAll));
+  }
+  return Done(f, std::move(r));
+}
+
+Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), EmbeddingFields(), "");
+  EmbeddingRequest r;
+  if (f.error()) return *f.error();
+  f.String("model", &r.model, 1024);
+  ReadPrompts(f, "input", &r.inputs);
+  std::string format = "float";
+  f.String("encoding_format", &format, 64);
+  if (format != "float" && format != "base64") {
+    f.Fail("encoding_format",
+           fmt::format("must be float or base64, got '{}'", base::Printable(format)));
+  }
+  r.base64 = format == "base64";
+  f.Bool("add_special_tokens", &r.add_special_tokens);
+  f.Int("priority", &r.priority);
+  for (const Prompt& input : r.inputs) {
+    if (input.is_text && input.text.empty()) f.Fail("input", "must not be empty");
+  }
+  return Done(f, std::move(r));
+}
+
+Parsed<TokenizeRequest> ParseTokenize(std::string_view body) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), TokenizeFields(), "");
+  TokenizeRequest r;
+  if (f.error()) return *f.error();
+  f.String("model", &r.model, 1024);
+  const bool chat = f.Has("messages");
+  if (chat == f.Has("prompt")) {
+    f.Fail("prompt", chat ? "and messages exclude each other" : "is missing (or messages)");
+  } else if (chat) {
+    std::vector<std::string> names;
+    ReadConversation(f, &r.chat);
+    ReadTools(f, &r.chat, &names);
+  } else {
+    r.prompt.emplace();
+    f.String("prompt", &*r.prompt, size_t{64} << 20);
+    for (const char* name : {"add_generation_prompt", "continue_final_message",
+                             "chat_template_kwargs", "tools", "documents"}) {
+      if (f.Has(name)) f.Fail(name, "belongs to messages, not to prompt");
+    }
+  }
+  if (f.Has("add_special_tokens")) {
+    bool add = false;
+    f.Bool("add_special_tokens", &add);
+    if (chat && add) f.Fail("add_special_tokens", "is for prompts: the chat template writes them");
+    r.add_special_tokens = add;
+  }
+  f.Bool("return_token_strs", &r.return_token_strs);
+  r.chat.now = std::chrono::system_clock::now();
+  return Done(f, std::move(r));
+}
+
+Parsed<DetokenizeRequest> ParseDetokenize(std::string_view body) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), DetokenizeFields(), "");
+  DetokenizeRequest r;
+  if (f.error()) return *f.error();
+  f.String("model", &r.model, 1024);
+  if (!f.Has("tokens")) f.Fail("tokens", "is missing");
+  f.Ids("tokens", &r.tokens, size_t{1} << 24);
+  f.Bool("skip_special_tokens", &r.skip_special_tokens);
+  return Done(f, std::move(r));
+}
+
+}  // namespace vllm::server

@@ -1,0 +1,46 @@
+// What the service asks of a model: an engine, or a fake in tests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "vllm/engine/engine_stats.h"
+#include "vllm/engine/request.h"
+#include "vllm/text/chat_template.h"
+#include "vllm/text/tokenizer.h"
+
+namespace vllm::engine {
+class Engine;
+}
+
+namespace vllm::server {
+
+// Every method is safe from any thread; see engine::Engine for what each does.
+class ServedModel {
+ public:
+  virtual ~ServedModel() = default;
+
+  virtual base::Result<engine::RequestId> Submit(engine::Request request) = 0;
+  virtual void Cancel(engine::RequestId request, int32_t choice) = 0;
+  virtual engine::EngineStats Stats() const = 0;
+
+  virtual const text::Tokenizer* tokenizer() const = 0;         // nullptr: none
+  virtual const text::ChatTemplate* chat_template() const = 0;  // nullptr: none
+  virtual int64_t max_model_len() const = 0;
+  virtual int64_t vocabulary() const = 0;
+  virtual std::string description() const = 0;
+  virtual bool mean_pooling() const = 0;  // of embeddings; else the last token's hidden state
+
+  virtual base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
+                                                          bool add_special_tokens) const = 0;
+  virtual base::Result<std::vector<int32_t>> EncodeChat(const text::ChatInput& chat) const = 0;
+};
+
+// `engine` must outlive it.
+std::unique_ptr<ServedModel> ServeEngine(engine::Engine& engine);
+
+}  // namespace vllm::server

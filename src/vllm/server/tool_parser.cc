@@ -1,0 +1,202 @@
+#include "vllm/server/tool_parser.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "vllm/server/tool_call_scanner.h"
+
+namespace vllm::server {
+namespace {
+
+constexpr std::string_view kHermesOpen = "<tool_call>", kHermesClose = "</tool_call>";
+constexpr std::string_view kPythonTag = "<|python_tag|>";
+
+bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+// Both formats, character by character: text, a mark that may be beginning, a call, what follows a
+// call. They differ in the marks and in what makes a call.
+class Parser : public ToolParser {
+ public:
+  Parser(ToolFormat format, std::vector<std::string> names)
+      : hermes_(format == ToolFormat::kHermes), names_(std::move(names)) {
+    open_ = hermes_ ? kHermesOpen : kPythonTag;
+  }
+
+  ToolOutput Push(std::string_view text) override {
+    ToolOutput out;
+    for (const char c : text) Step(c, out);
+    return out;
+  }
+
+  ToolOutput Finish() override {
+    ToolOutput out;
+    if (state_ == State::kCall && !announced_) {
+      Content(raw_, out);
+    } else if (state_ == State::kText) {
+      const bool blank = std::all_of(held_.begin(), held_.end(), IsSpace);
+      // Trailing white space is the text's own where there was no call.
+      if (!(blank && calls_ > 0)) Content(held_, out);
+    } else if (state_ == State::kAfter) {
+      if (!std::all_of(held_.begin(), held_.end(), IsSpace)) Content(held_, out);
+    }
+    held_.clear();
+    raw_.clear();
+    return out;
+  }
+
+  int calls() const override { return calls_; }
+
+ private:
+  enum class State { kText, kCall, kAfter };
+
+  void Step(char c, ToolOutput& out) {
+    switch (state_) {
+      case State::kText:
+        return Text(c, out);
+      case State::kCall:
+        return Call(c, out);
+      case State::kAfter:
+        return After(c, out);
+    }
+  }
+
+  // Holds back white space and what may become a mark.
+  void Text(char c, ToolOutput& out) {
+    if (!hermes_ && !wrote_ && c == '{' && std::all_of(held_.begin(), held_.end(), IsSpace)) {
+      Begin(held_);
+      return Call(c, out);
+    }
+    held_ += c;
+    const size_t mark = held_.find_first_not_of(" \n\t\r");
+    if (mark == std::string::npos) return;
+    const std::string_view rest = std::string_view(held_).substr(mark);
+    if (rest == open_) return Begin(held_);
+    if (open_.substr(0, rest.size()) == rest) return;
+    // The held text is white space, then a mark that did not come; a new one may begin in it.
+    std::string text = std::move(held_);
+    held_.clear();
+    Content(text.substr(0, mark + 1), out);
+    for (const char d : text.substr(mark + 1)) Text(d, out);
+  }
+
+  void Begin(std::string so_far) {
+    raw_ = std::move(so_far);
+    held_.clear();
+    scanner_.emplace();
+    announced_ = false;
+    sent_ = 0;
+    state_ = State::kCall;
+  }
+
+  void Call(char c, ToolOutput& out) {
+    raw_ += c;
+    const ToolCallScanner::State s = scanner_->Push(c);
+    if (s == ToolCallScanner::State::kBroken) {
+      // Announced arguments stand as the model wrote them; the rest is text.
+      const std::string text = announced_ ? std::string(1, c) : std::move(raw_);
+      raw_.clear();
+      state_ = State::kText;
+      return Content(text, out);
+    }
+    const bool wanted = hermes_ || !scanner_->has_name() ||
+                        std::find(names_.begin(), names_.end(), scanner_->name()) != names_.end();
+    if (!wanted) {
+      const std::string text = std::move(raw_);
+      raw_.clear();
+      state_ = State::kText;
+      return Content(text, out);
+    }
+    if (scanner_->has_name() && scanner_->arguments_open()) Announce(out);
+    if (s == ToolCallScanner::State::kDone) {
+      state_ = State::kAfter;
+      raw_.clear();
+    }
+  }
+
+  void Announce(ToolOutput& out) {
+    if (!announced_) {
+      announced_ = true;
+      out.calls.push_back({calls_++, scanner_->name(), ""});
+    }
+    const std::string_view fresh = std::string_view(scanner_->arguments()).substr(sent_);
+    if (fresh.empty()) return;
+    sent_ += fresh.size();
+    if (out.calls.empty() || out.calls.back().index != calls_ - 1) {
+      out.calls.push_back({calls_ - 1, "", ""});
+    }
+    out.calls.back().arguments += fresh;
+  }
+
+  // The closing mark, or the next call's beginning.
+  void After(char c, ToolOutput& out) {
+    if (hermes_) {
+      held_ += c;
+      const size_t mark = held_.find_first_not_of(" \n\t\r");
+      if (mark == std::string::npos) return;
+      const std::string_view rest = std::string_view(held_).substr(mark);
+      if (kHermesClose.substr(0, rest.size()) == rest) {
+        if (rest.size() < kHermesClose.size()) return;
+        held_.clear();
+        state_ = State::kText;
+        return;
+      }
+    } else {
+      if (c == '{') {
+        Begin(held_);
+        return Call(c, out);
+      }
+      held_ += c;
+      if (IsSpace(c) || c == ';' || c == ',') return;
+    }
+    const std::string text = std::move(held_);
+    held_.clear();
+    state_ = State::kText;
+    if (!hermes_) wrote_ = true;
+    for (const char d : text) Text(d, out);
+  }
+
+  void Content(std::string_view text, ToolOutput& out) {
+    if (text.empty()) return;
+    wrote_ = true;
+    out.content += text;
+  }
+
+  bool hermes_;
+  std::vector<std::string> names_;
+  std::string_view open_;
+  State state_ = State::kText;
+  std::string held_;  // white space and the beginning of a mark
+  std::string raw_;   // the call so far with its mark, as long as it may be none
+  std::optional<ToolCallScanner> scanner_;
+  bool announced_ = false;
+  bool wrote_ = false;  // content was given out
+  size_t sent_ = 0;     // bytes of the arguments
+  int calls_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names) {
+  return std::make_unique<Parser>(format, std::move(names));
+}
+
+std::optional<ToolFormat> ToolFormatNamed(std::string_view name) {
+  if (name == "hermes") return ToolFormat::kHermes;
+  if (name == "llama3_json") return ToolFormat::kLlama3Json;
+  return std::nullopt;
+}
+
+std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template) {
+  const auto has = [&](std::string_view s) {
+    return chat_template.find(s) != std::string_view::npos;
+  };
+  if (has(kHermesOpen) && has("arguments")) return ToolFormat::kHermes;
+  if (has("<|start_header_id|>") && has("\"parameters\"") && has("tools")) {
+    return ToolFormat::kLlama3Json;
+  }
+  return std::nullopt;
+}
+
+bool NeedsSpecialTokens(ToolFormat format) { return format == ToolFormat::kLlama3Json; }
+
+}  // namespace vllm::server

@@ -1,0 +1,57 @@
+#include "vllm/server/workers.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace vllm::server {
+
+Workers::Workers(int threads) {
+  for (int i = 0; i < std::max(1, threads); ++i) {
+    threads_.emplace_back([this] {
+      ::pthread_setname_np(::pthread_self(), "vllm-prepare");
+      Run();
+    });
+  }
+}
+
+Workers::~Workers() {
+  std::deque<std::function<void()>> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    dropped.swap(tasks_);
+  }
+  wake_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void Workers::Post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) return;
+    tasks_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+}
+
+size_t Workers::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return tasks_.size();
+}
+
+void Workers::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+    if (stop_) return;
+    std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+  }
+}
+
+}  // namespace vllm::server
