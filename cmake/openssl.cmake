@@ -1,0 +1,22 @@
+# OpenSSL as the targets `ssl` and `crypto`: static where that links (some distributions' archives want compression
+# libraries that only their shared ones name), so that a program built here also starts on another distribution.
+include(CheckCXXSourceCompiles)
+find_library(ssl_STATIC NAMES libssl.a)
+find_library(crypto_STATIC NAMES libcrypto.a)
+if(ssl_STATIC AND crypto_STATIC)
+  set(CMAKE_REQUIRED_LIBRARIES ${ssl_STATIC} ${crypto_STATIC} Threads::Threads ${CMAKE_DL_LIBS})
+  check_cxx_source_compiles("#include <openssl/ssl.h>
+    int main() { return SSL_CTX_new(TLS_method()) == nullptr; }" VLLM_STATIC_OPENSSL)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+foreach(library ssl crypto)
+  if(VLLM_STATIC_OPENSSL)
+    set(${library}_FILE ${${library}_STATIC})
+  else()
+    find_library(${library}_FILE NAMES ${library} REQUIRED)
+  endif()
+  add_library(${library} UNKNOWN IMPORTED)
+  set_target_properties(${library} PROPERTIES IMPORTED_LOCATION ${${library}_FILE})
+endforeach()
+set_target_properties(ssl PROPERTIES INTERFACE_LINK_LIBRARIES crypto)
+set_target_properties(crypto PROPERTIES INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS}")
