@@ -60,7 +60,7 @@ base::Result<std::vector<Line>> Measure(const MicroFlags& f, const std::string& 
   options.model = model;
   if (options.max_model_len == 0)
     options.max_model_len = std::max<int64_t>(f.prompt, f.generate) + 1;
-  options.max_num_batched_tokens = std::max<int64_t>(options.max_num_batched_tokens, 1);
+  options.enable_prefix_caching = false;  // every repeat computes its prompt
   base::Result<std::unique_ptr<Llm>> loaded = Llm::Load(options);
   if (!loaded) return loaded.error();
   Llm& llm = **loaded;
@@ -70,10 +70,9 @@ base::Result<std::vector<Line>> Measure(const MicroFlags& f, const std::string& 
   const auto run = [&](const std::string& test, int64_t prompt, int64_t output) -> base::Status {
     Line line{model, device, test, {}};
     for (int r = -1; r < f.repeat; ++r) {  // the first warms up
-      llm.Reset(0);
       const vllm::engine::SamplingParams greedy = {
           .temperature = 0, .max_tokens = output, .ignore_eos = true};
-      const auto done = llm.Generate(0, Ids(prompt, vocab, r + 1), greedy, {});
+      const auto done = llm.Generate(Ids(prompt, vocab, r + 1), greedy, {});
       if (!done) return done.error();
       if (r < 0) continue;
       line.rates.push_back(output > 1 ? static_cast<double>(output - 1) / done->decode_seconds

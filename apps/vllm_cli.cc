@@ -54,7 +54,7 @@ void PrintTimings(const Completion& c, double load_seconds) {
 base::Result<Completion> Answer(Llm& llm, const std::vector<int32_t>& ids, const Flags& flags) {
   interrupted = 0;
   base::Result<Completion> c =
-      llm.Generate(0, ids, flags.sampling, [&](const vllm::engine::Token& token) {
+      llm.Generate(ids, flags.sampling, [&](const vllm::engine::Token& token) {
         if (flags.stream) {
           std::fwrite(token.text.data(), 1, token.text.size(), stdout);
           std::fflush(stdout);

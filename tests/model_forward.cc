@@ -44,7 +44,6 @@ std::vector<float> Forward(engine::Llm& llm, std::span<const int32_t> ids,
     chunk.start = start;
     chunk.logits = engine::Chunk::Logits::kAll;
     chunk.tokens.assign(ids.begin() + start, ids.begin() + start + n);
-    chunk.sampling.temperature = 0;
     const auto step = llm.Step({&chunk, 1});
     if (!step) {
       ADD_FAILURE() << step.error().message;

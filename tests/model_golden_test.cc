@@ -82,7 +82,6 @@ TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
       chunk.logits = engine::Chunk::Logits::kAll;
       const auto first = requests[r].begin() + static_cast<int64_t>(done[r]);
       chunk.tokens.assign(first, first + n);
-      chunk.sampling.temperature = 0;
       chunks.push_back(std::move(chunk));
       owner.push_back(r);
     }

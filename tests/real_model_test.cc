@@ -231,7 +231,6 @@ TEST_P(RealModelTest, LengthsAroundTheWindowGiveFiniteLogProbabilities) {
         engine::Chunk chunk;
         chunk.start = start;
         chunk.tokens.assign(ids.begin() + start, ids.begin() + start + n);
-        chunk.sampling.temperature = 0;
         const auto step = (*llm)->Step({&chunk, 1});
         ASSERT_TRUE(step.ok()) << step.error().message;
         start += n;

@@ -71,7 +71,6 @@ class Engine {
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<EngineLoop> loop_;
   LoadOptions options_;
-  std::string memory_summary_;
 };
 
 }  // namespace vllm::engine

@@ -1,10 +1,8 @@
-// What a model is loaded with and how tokens are chosen: the whole vocabulary of settings, with
-// defaults.
+// What a model is loaded with: the whole vocabulary of settings, with defaults.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,34 +20,21 @@ struct LoadOptions {
   std::string load_format = "auto";  // "auto", "dummy": random weights for a config.json alone
   std::string quantization;          // of dummy weights: a llama.cpp mix such as Q4_K_M
   std::string chat_template;         // path of a Jinja file that replaces the model's own
-  int64_t max_model_len = 0;         // tokens of a request; 0: what the model was made for
-  int64_t max_num_seqs = 1;          // requests in a step
+  int64_t max_model_len = 0;         // tokens of a request; 0: what the model was made for, or
+                                     // less where memory holds less
+  int64_t max_num_seqs = 1;          // choices in a step
   int64_t max_num_batched_tokens = 512;  // tokens in a step; longer prompts go in pieces
   int64_t block_size = 16;               // tokens a KV block
-  bool score_prompts = false;            // whether logits of every prompt position can be asked for
+  double gpu_memory_utilization = 0.9;   // the share of the device's free memory that may be used
+  int64_t kv_cache_memory = 0;           // bytes; 0: what is left
+  bool enable_prefix_caching = true;
+  std::string scheduling_policy = "fcfs";  // or "priority"
+  int64_t max_queue_size = 0;              // choices that may wait; 0: no limit
+  bool enforce_eager = false;              // no captured graphs
+  std::vector<int64_t> cuda_graph_sizes;   // requests of captured decode steps; empty: a default
+  bool score_prompts = false;  // whether logits of every prompt position can be asked for
   std::vector<std::string> module_folders;  // where device modules are; empty: beside the program
   std::function<void(double fraction)> progress;  // called while weights load
-};
-
-struct SamplingParams {
-  float temperature = 1.0f;  // 0: greedy
-  int32_t top_k = 0;         // 0 or -1: all
-  float top_p = 1.0f;
-  float min_p = 0.0f;
-  std::optional<uint64_t> seed;  // none: 64 bits are drawn
-  int64_t max_tokens = 256;
-  bool ignore_eos = false;
-};
-
-// One step's share of a request: `tokens` stand at positions start.. of sequence slot `sequence`.
-struct Chunk {
-  int sequence = 0;  // in [0, max_num_seqs)
-  int64_t start = 0;
-  std::vector<int32_t> tokens;
-  enum class Logits : uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
-  SamplingParams sampling;
-  uint64_t seed = 0;            // resolved: params.seed or drawn
-  int64_t output_position = 0;  // how many tokens were generated before
 };
 
 }  // namespace vllm::engine

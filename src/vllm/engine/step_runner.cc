@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/strings.h"
-#include "vt/ir/sampling.h"
 
 namespace vllm::engine {
 namespace {
@@ -16,29 +15,62 @@ bool Holds(const Bucket& bucket, const Bucket& step) {
          step.outputs <= bucket.outputs;
 }
 
-Bucket Count(std::span<const Chunk> chunks) {
-  Bucket step{0, static_cast<int64_t>(chunks.size()), 0};
-  for (const Chunk& c : chunks) {
-    const auto n = static_cast<int64_t>(c.tokens.size());
-    step.tokens += n;
-    step.outputs += c.logits == Chunk::Logits::kAll ? n : c.logits == Chunk::Logits::kLast ? 1 : 0;
+int64_t OutputsOf(const StepRow& row) {
+  if (row.outputs == StepRow::Outputs::kNone) return 0;
+  return row.outputs == StepRow::Outputs::kLast ? 1 : static_cast<int64_t>(row.tokens.size());
+}
+
+Bucket Count(std::span<const StepRow> rows) {
+  Bucket step{0, static_cast<int64_t>(rows.size()), 0};
+  for (const StepRow& row : rows) {
+    step.tokens += static_cast<int64_t>(row.tokens.size());
+    step.outputs += OutputsOf(row);
   }
   return step;
 }
 
-// Output rows of a scoring step: enough to use every core well, few enough that logits stay small.
-constexpr int64_t kScoredRows = 64;
+bool WantsLogprobs(std::span<const StepRow> rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const StepRow& row) {
+    return row.sampling != nullptr && row.sampling->logprobs >= 0;
+  });
+}
 
-std::vector<Bucket> Buckets(const LoadOptions& o) {
-  std::vector<Bucket> buckets = {{o.max_num_seqs, o.max_num_seqs, o.max_num_seqs}};
-  const int64_t tokens = std::max(o.max_num_batched_tokens, o.max_num_seqs);
-  buckets.push_back({tokens, o.max_num_seqs, o.max_num_seqs});
-  if (o.score_prompts)
-    buckets.push_back({tokens, o.max_num_seqs, std::max(o.max_num_seqs, kScoredRows)});
-  return buckets;
+// Sizes below `largest` that were asked for, and the largest itself; ascending.
+std::vector<int64_t> Sizes(std::vector<int64_t> sizes, int64_t largest) {
+  std::erase_if(sizes, [&](int64_t n) { return n < 1 || n >= largest; });
+  sizes.push_back(largest);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
 }
 
 }  // namespace
+
+StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
+                        const StepOptions& o) {
+  StepPlans out;
+  const auto add = [&](const vt::ir::Graph& g, const Bucket& bucket, bool hidden) {
+    vt::ir::Plan plan = vt::ir::Lower(g, backend, bucket);
+    out.arena_bytes = std::max(out.arena_bytes, plan.memory.arena_bytes);
+    out.input_bytes = std::max(out.input_bytes, vt::StepLayout(plan.graph, bucket).bytes());
+    out.limits.tokens = std::max(out.limits.tokens, bucket.tokens);
+    out.limits.requests = std::max(out.limits.requests, bucket.requests);
+    out.limits.outputs = std::max(out.limits.outputs, bucket.outputs);
+    out.plans.push_back({std::move(plan), hidden});
+  };
+  const int64_t tokens = std::max(o.max_num_batched_tokens, o.max_num_seqs);
+  const int64_t outputs = std::max(o.output_rows, o.max_num_seqs);
+  for (const int64_t n : Sizes(o.decode_sizes, o.max_num_seqs)) add(graph, {n, n, n}, false);
+  for (const int64_t n : Sizes(o.mixed_sizes, tokens)) {
+    add(graph, {n, std::min(n, o.max_num_seqs), std::min(n, outputs)}, false);
+  }
+  if (o.hidden && graph.hidden != vt::ir::kNone) {
+    vt::ir::Graph states = graph;
+    states.outputs = {graph.hidden};
+    add(states, {tokens, o.max_num_seqs, std::min(tokens, outputs)}, true);
+  }
+  return out;
+}
 
 base::Result<void*> StepRunner::Own(int64_t bytes) {
   base::Result<void*> p = backend_.Allocate(std::max<int64_t>(bytes, 1));
@@ -47,191 +79,303 @@ base::Result<void*> StepRunner::Own(int64_t bytes) {
 }
 
 base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
-    vt::Backend& backend, const vt::ir::Graph& graph,
-    std::map<std::string, vt::DeviceWeight> weights, const LoadOptions& options) {
+    vt::Backend& backend, const vt::ir::Graph& graph, StepPlans plans,
+    std::map<std::string, vt::DeviceWeight> weights, const StepOptions& options) {
   std::unique_ptr<StepRunner> r(new StepRunner(backend));
   vt::Bindings& b = r->bindings_;
   for (const auto& [name, weight] : weights) r->memory_.weights += weight.layout.bytes;
   b.weights = std::move(weights);
   b.block_size = options.block_size;
-  r->groups_ = graph.state_groups.size();
-
-  const int64_t blocks = options.max_num_seqs *
-                         ((options.max_model_len + options.block_size - 1) / options.block_size);
-  for (const vt::ir::StateGroup& group : graph.state_groups) {
-    const int64_t bytes = blocks * backend.StateBlockBytes(group, options.block_size);
+  for (size_t g = 0; g < graph.state_groups.size(); ++g) {
+    const vt::ir::StateGroup& group = graph.state_groups[g];
+    const bool slots = group.kind == vt::ir::StateGroup::Kind::kSlot;
+    const int64_t count = slots ? options.slots : options.kv_blocks;
+    const int64_t bytes = backend.StateBlockBytes(group, options.block_size);
+    if (slots && group.name == "sampler") {
+      r->sampler_group_ = static_cast<int>(g);
+      r->slot_bytes_ = bytes;
+    }
     b.state.emplace_back();
-    b.state_blocks.push_back(blocks);
+    b.state_blocks.push_back(count);
     for (int layer = 0; layer < group.layers; ++layer) {
-      base::Result<void*> p = r->Own(bytes);
-      if (!p)
-        return p.error().In(fmt::format("KV cache of {} tokens, group '{}'",
-                                        blocks * options.block_size, group.name));
+      base::Result<void*> p = r->Own(count * bytes);
+      if (!p) {
+        return p.error().In(
+            fmt::format("state '{}', {} blocks of {} bytes", group.name, count, bytes));
+      }
       b.state.back().push_back(*p);
-      r->memory_.state += bytes;
+      r->memory_.state += count * bytes;
     }
   }
-
-  std::vector<vt::ir::Plan> plans;
-  int64_t input_bytes = 0;
-  for (const Bucket& bucket : Buckets(options)) {
-    plans.push_back(vt::ir::Lower(graph, backend, bucket));
-    r->memory_.arena = std::max(r->memory_.arena, plans.back().memory.arena_bytes);
-    r->compiled_.push_back({bucket, vt::StepLayout(plans.back().graph, bucket), nullptr});
-    input_bytes = std::max(input_bytes, r->compiled_.back().layout.bytes());
-    r->limits_.tokens = std::max(r->limits_.tokens, bucket.tokens);
-    r->limits_.requests = std::max(r->limits_.requests, bucket.requests);
-    r->limits_.outputs = std::max(r->limits_.outputs, bucket.outputs);
+  r->memory_.arena = plans.arena_bytes;
+  r->memory_.inputs = plans.input_bytes;
+  r->limits_ = plans.limits;
+  r->vocab_ = graph.value(graph.outputs.front()).shape.back().count;
+  if (graph.hidden != vt::ir::kNone) {
+    r->hidden_size_ = graph.value(graph.hidden).shape.back().count;
   }
-  base::Result<void*> arena = r->Own(r->memory_.arena);
+  base::Result<void*> arena = r->Own(plans.arena_bytes);
   if (!arena) return arena.error().In("activations");
-  base::Result<void*> inputs = r->Own(input_bytes);
+  base::Result<void*> inputs = r->Own(plans.input_bytes);
   if (!inputs) return inputs.error().In("step inputs");
   b.arena = *arena;
   b.inputs = *inputs;
-  r->packed_.resize(static_cast<size_t>(input_bytes));
-
   base::Result<std::unique_ptr<vt::Queue>> queue = backend.CreateQueue();
   if (!queue) return queue.error();
   r->queue_ = *std::move(queue);
-  for (size_t i = 0; i < plans.size(); ++i) {
-    base::Result<std::unique_ptr<vt::Executable>> e = backend.Compile(std::move(plans[i]), b);
-    if (!e) return e.error();
-    r->compiled_[i].executable = *std::move(e);
+  for (Flight& f : r->flights_) {
+    base::Result<std::unique_ptr<vt::Event>> event = backend.CreateEvent();
+    if (!event) return event.error();
+    f.event = *std::move(event);
+    if (!backend.HostAddressable()) f.packed.resize(static_cast<size_t>(plans.input_bytes));
   }
-  r->vocab_ = graph.value(graph.outputs.front()).shape.back().count;
+  base::Status done = r->Compile(std::move(plans), options);
+  if (done) done = r->Warm(options);
+  if (!done) return done.error();
   return r;
 }
 
+base::Status StepRunner::Compile(StepPlans plans, const StepOptions&) {
+  for (StepPlans::One& one : plans.plans) {
+    Compiled c{.bucket = one.plan.bucket, .hidden = one.hidden};
+    const vt::StepLayout layout(one.plan.graph, c.bucket);
+    c.bytes = layout.bytes();
+    c.ids = layout.OffsetOf(vt::ir::kTokenIds);
+    c.positions = layout.OffsetOf(vt::ir::kPositions);
+    c.query_start = layout.OffsetOf(vt::ir::kQueryStart);
+    c.seq_lens = layout.OffsetOf(vt::ir::kSeqLens);
+    c.rows = layout.OffsetOf(vt::ir::kOutputRows);
+    c.sampling = layout.OffsetOf(vt::ir::kSampleParams);
+    for (size_t g = 0; g < one.plan.graph.state_groups.size(); ++g) {
+      const std::string table = vt::ir::BlockTableName(static_cast<int>(g));
+      Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
+                            .table = layout.OffsetOf(table)};
+      for (const vt::StepLayout::Field& f : layout.fields()) {
+        if (f.name == table) group.width = f.count / c.bucket.requests;
+      }
+      if (group.slots >= 0 || group.table >= 0) c.groups.push_back(group);
+    }
+    base::Result<std::unique_ptr<vt::Executable>> e =
+        backend_.Compile(std::move(one.plan), bindings_);
+    if (!e) return e.error();
+    c.executable = *std::move(e);
+    compiled_.push_back(std::move(c));
+  }
+  return {};
+}
+
+// A step of padding in every bucket: it grows libraries' workspaces to their high-water mark, after
+// which a capture may not allocate.
+base::Status StepRunner::Warm(const StepOptions& options) {
+  for (Compiled& c : compiled_) {
+    Flight& f = flights_[0];
+    std::byte* packed =
+        backend_.HostAddressable() ? static_cast<std::byte*>(bindings_.inputs) : f.packed.data();
+    Pack(c, {}, {0, 0, 0}, packed);
+    base::Status done;
+    if (!f.packed.empty()) {
+      done = backend_.CopyToDevice(*queue_, bindings_.inputs, packed, c.bytes);
+    }
+    if (done) done = c.executable->Run(*queue_);
+    if (done) done = backend_.Synchronize(*queue_);
+    if (done && options.use_graphs && !c.hidden) {
+      done = backend_.BeginCapture(*queue_);
+      if (done) done = c.executable->Run(*queue_);
+      if (!done) return done;
+      base::Result<vt::GraphHandle> graph = backend_.EndCaptureGraph(*queue_);
+      if (!graph) return graph.error();
+      c.graph = *graph;
+      ++counters_.captured;
+    }
+    if (!done) {
+      return done.error().In(fmt::format("warming up the bucket of {} tokens", c.bucket.tokens));
+    }
+  }
+  return {};
+}
+
 StepRunner::~StepRunner() {
+  while (in_flight_ > 0) {
+    if (!Retire()) break;
+  }
+  for (const Compiled& c : compiled_) {
+    if (c.graph != 0) backend_.DestroyGraph(c.graph);
+  }
   compiled_.clear();
   for (void* p : owned_) backend_.Free(p);
 }
 
-size_t StepRunner::Pick(const Bucket& step) const {
-  for (size_t i = 0; i + 1 < compiled_.size(); ++i) {
-    if (Holds(compiled_[i].bucket, step)) return i;
+StepRunner::Compiled& StepRunner::Pick(const Bucket& step, bool hidden) {
+  Compiled* last = nullptr;
+  for (Compiled& c : compiled_) {
+    if (c.hidden != hidden) continue;
+    last = &c;
+    if (Holds(c.bucket, step)) break;
   }
-  return compiled_.size() - 1;
+  return *last;
 }
 
-const vt::Executable& StepRunner::ExecutableFor(const Bucket& step) const {
-  return *compiled_[Pick(step)].executable;
-}
 vt::Executable& StepRunner::ExecutableFor(const Bucket& step) {
-  return *compiled_[Pick(step)].executable;
+  return *Pick(step, false).executable;
 }
 
-void StepRunner::Pack(const Compiled& c, std::span<const Chunk> chunks, const KvBlocks& blocks) {
-  const Bucket step = Count(chunks);
+void StepRunner::Pack(const Compiled& c, std::span<const StepRow> rows, const Bucket& step,
+                      std::byte* packed) {
   const vt::StepHeader header = {static_cast<int32_t>(step.tokens),
                                  static_cast<int32_t>(step.requests),
                                  static_cast<int32_t>(step.outputs), 0};
-  std::memcpy(packed_.data(), &header, sizeof header);
-
-  const auto field = [&](const std::string& name, int32_t padding) -> int32_t* {
-    for (const vt::StepLayout::Field& f : c.layout.fields()) {
-      if (f.name != name) continue;
-      auto* p = reinterpret_cast<int32_t*>(packed_.data() + f.offset);
-      std::fill_n(p, f.count, padding);
-      return p;
-    }
-    return nullptr;
+  std::memcpy(packed, &header, sizeof header);
+  const auto field = [&](int64_t offset) {
+    return offset < 0 ? nullptr : reinterpret_cast<int32_t*>(packed + offset);
   };
-  int32_t* ids = field(vt::ir::kTokenIds, 0);
-  int32_t* positions = field(vt::ir::kPositions, 0);
-  int32_t* query_start = field(vt::ir::kQueryStart, header.tokens);
-  int32_t* seq_lens = field(vt::ir::kSeqLens, 0);
-  int32_t* rows = field(vt::ir::kOutputRows, 0);
-  auto* sampling = reinterpret_cast<float*>(field(vt::ir::kSampleParams, 0));
-  std::vector<int32_t*> slots, tables;
-  std::vector<int64_t> table_width;
-  for (size_t g = 0; g < groups_; ++g) {
-    slots.push_back(field(vt::ir::SlotsName(static_cast<int>(g)), -1));
-    const std::string name = vt::ir::BlockTableName(static_cast<int>(g));
-    tables.push_back(field(name, 0));
-    int64_t width = 0;
-    for (const vt::StepLayout::Field& f : c.layout.fields()) {
-      if (f.name == name) width = f.count / c.bucket.requests;
+  int32_t* ids = field(c.ids);
+  int32_t* positions = field(c.positions);
+  int32_t* query_start = field(c.query_start);
+  int32_t* seq_lens = field(c.seq_lens);
+  int32_t* output_rows = field(c.rows);
+  auto* sampling = reinterpret_cast<float*>(field(c.sampling));
+
+  int64_t token = 0, output = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const StepRow& row = rows[r];
+    const auto n = static_cast<int64_t>(row.tokens.size());
+    if (query_start != nullptr) query_start[r] = static_cast<int32_t>(token);
+    if (seq_lens != nullptr) seq_lens[r] = static_cast<int32_t>(row.start + n);
+    if (ids != nullptr) std::copy(row.tokens.begin(), row.tokens.end(), ids + token);
+    if (positions != nullptr) {
+      for (int64_t i = 0; i < n; ++i) positions[token + i] = static_cast<int32_t>(row.start + i);
     }
-    table_width.push_back(width);
+    for (const Compiled::Group& g : c.groups) {
+      if (int32_t* table = field(g.table)) {
+        const size_t count = std::min(row.blocks.size(), static_cast<size_t>(g.width));
+        std::copy_n(row.blocks.data(), count, table + static_cast<int64_t>(r) * g.width);
+      }
+      if (int32_t* slots = field(g.slots)) {
+        const auto size = static_cast<int32_t>(bindings_.block_size);
+        for (int64_t i = 0; i < n; ++i) {
+          const auto at = static_cast<int32_t>(row.start + i);
+          slots[token + i] = row.blocks[static_cast<size_t>(at / size)] * size + at % size;
+        }
+      }
+    }
+    const int64_t wanted = OutputsOf(row);
+    for (int64_t i = n - wanted; i < n; ++i, ++output) {
+      if (output_rows != nullptr) output_rows[output] = static_cast<int32_t>(token + i);
+      if (sampling == nullptr) continue;
+      vt::ir::SamplingRow params = row.sampling != nullptr ? *row.sampling : vt::ir::SamplingRow{};
+      const auto scored = static_cast<size_t>(i - (n - wanted));
+      if (row.outputs == StepRow::Outputs::kAll && scored < row.scored.size()) {
+        params.forced = row.scored[scored];
+      }
+      vt::ir::PackSamplingRow(params, sampling + output * vt::ir::kSampleParamCount);
+    }
+    token += n;
   }
 
-  int64_t row = 0, output = 0;
-  for (size_t r = 0; r < chunks.size(); ++r) {
-    const Chunk& chunk = chunks[r];
-    const auto n = static_cast<int64_t>(chunk.tokens.size());
-    if (query_start != nullptr) query_start[r] = static_cast<int32_t>(row);
-    if (seq_lens != nullptr) seq_lens[r] = static_cast<int32_t>(chunk.start + n);
-    for (size_t g = 0; g < groups_; ++g) {
-      const std::vector<int32_t>& table = blocks.table(chunk.sequence);
-      const size_t count = std::min(table.size(), static_cast<size_t>(table_width[g]));
-      if (tables[g] != nullptr)
-        std::copy_n(table.data(), count, tables[g] + static_cast<int64_t>(r) * table_width[g]);
-    }
-    for (int64_t i = 0; i < n; ++i, ++row) {
-      ids[row] = chunk.tokens[static_cast<size_t>(i)];
-      if (positions != nullptr) positions[row] = static_cast<int32_t>(chunk.start + i);
-      for (int32_t* s : slots) {
-        if (s != nullptr) s[row] = blocks.Slot(chunk.sequence, chunk.start + i);
-      }
-      const bool wanted = chunk.logits == Chunk::Logits::kAll ||
-                          (chunk.logits == Chunk::Logits::kLast && i == n - 1);
-      if (!wanted) continue;
-      rows[output] = static_cast<int32_t>(row);
-      const SamplingParams& p = chunk.sampling;
-      vt::ir::PackSamplingRow({.temperature = p.temperature,
-                               .top_k = static_cast<float>(std::max(p.top_k, 0)),
-                               .top_p = p.top_p,
-                               .min_p = p.min_p,
-                               .seed = chunk.seed,
-                               .position = static_cast<uint32_t>(chunk.output_position)},
-                              sampling + output * vt::ir::kSampleParamCount);
-      ++output;
-    }
+  // Padding: rows that write nothing, see nothing and choose greedily.
+  const Bucket& b = c.bucket;
+  if (ids != nullptr) std::fill(ids + token, ids + b.tokens, 0);
+  if (positions != nullptr) std::fill(positions + token, positions + b.tokens, 0);
+  if (query_start != nullptr) {
+    std::fill(query_start + step.requests, query_start + b.requests + 1, header.tokens);
+  }
+  if (seq_lens != nullptr) std::fill(seq_lens + step.requests, seq_lens + b.requests, 0);
+  if (output_rows != nullptr) std::fill(output_rows + output, output_rows + b.outputs, 0);
+  if (sampling != nullptr) {
+    std::fill(sampling + output * vt::ir::kSampleParamCount,
+              sampling + b.outputs * vt::ir::kSampleParamCount, 0.0f);
+  }
+  for (const Compiled::Group& g : c.groups) {
+    if (int32_t* slots = field(g.slots)) std::fill(slots + token, slots + b.tokens, -1);
   }
 }
 
-base::Result<StepResult> StepRunner::Run(std::span<const Chunk> chunks, const KvBlocks& blocks) {
-  const Bucket step = Count(chunks);
-  if (!Holds(limits_, step)) {
+base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptions& options) {
+  const Bucket step = Count(rows);
+  if (!Holds(limits_, step) || in_flight_ == kMaxInFlight) {
     return base::Error{
         base::Code::kInternal,
-        fmt::format(
-            "a step of {} tokens, {} requests and {} output rows is over the limit of {}, {}, {}",
-            step.tokens, step.requests, step.outputs, limits_.tokens, limits_.requests,
-            limits_.outputs)};
+        fmt::format("a step of {} tokens, {} requests, {} outputs with {} in flight is over the "
+                    "limits {}, {}, {}",
+                    step.tokens, step.requests, step.outputs, in_flight_, limits_.tokens,
+                    limits_.requests, limits_.outputs)};
   }
-  Compiled& c = compiled_[Pick(step)];
-  Pack(c, chunks, blocks);
-  base::Status done =
-      backend_.CopyToDevice(*queue_, bindings_.inputs, packed_.data(), c.layout.bytes());
-  if (done) done = c.executable->Run(*queue_);
-  if (!done) return done.error();
-
-  StepResult result;
-  result.outputs = step.outputs;
-  const std::vector<vt::ir::ValueId>& outputs = c.executable->plan().graph.outputs;
-  const void* logits = c.executable->ValueAddress(outputs[0]);
-  const void* tokens = c.executable->ValueAddress(outputs[1]);
-  if (backend_.HostAddressable()) {
-    result.logits = static_cast<const float*>(logits);
-    result.tokens = static_cast<const int32_t*>(tokens);
-    done = backend_.Synchronize(*queue_);
+  Compiled& c = Pick(step, options.hidden);
+  Flight& f = flights_[static_cast<size_t>(next_)];
+  base::Status done;
+  if (f.packed.empty()) {
+    Pack(c, rows, step, static_cast<std::byte*>(bindings_.inputs));
   } else {
-    logits_.resize(static_cast<size_t>(step.outputs * vocab_));
-    tokens_.resize(static_cast<size_t>(step.outputs));
-    done = backend_.CopyToHost(*queue_, logits_.data(), logits,
-                               static_cast<int64_t>(logits_.size() * 4));
-    if (done)
-      done = backend_.CopyToHost(*queue_, tokens_.data(), tokens,
-                                 static_cast<int64_t>(tokens_.size() * 4));
-    if (done) done = backend_.Synchronize(*queue_);
-    result.logits = logits_.data();
-    result.tokens = tokens_.data();
+    Pack(c, rows, step, f.packed.data());
+    done = backend_.CopyToDevice(*queue_, bindings_.inputs, f.packed.data(), c.bytes);
   }
+  if (done && c.graph != 0) {
+    ++counters_.replayed;
+    done = backend_.ReplayGraph(*queue_, c.graph);
+  } else if (done) {
+    ++counters_.eager[options.hidden ? "hidden states" : "no graphs"];
+    done = c.executable->Run(*queue_);
+  }
+  if (done) {
+    done = Fetch(c, step, !options.hidden && WantsLogprobs(rows), options.logits, f.result);
+  }
+  if (done) done = backend_.Record(*queue_, *f.event);
+  if (!done) return done;
+  next_ = (next_ + 1) % kMaxInFlight;
+  ++in_flight_;
+  return {};
+}
+
+// Enqueues the copies of what the step gives.
+base::Status StepRunner::Fetch(const Compiled& c, const Bucket& step, bool logprobs, bool logits,
+                               StepResult& result) {
+  const std::vector<vt::ir::ValueId>& outputs = c.executable->plan().graph.outputs;
+  const auto copy = [&](size_t output, int64_t width, auto& to) -> base::Status {
+    to.resize(static_cast<size_t>(step.outputs * width));
+    if (to.empty()) return {};
+    return backend_.CopyToHost(*queue_, to.data(), c.executable->ValueAddress(outputs[output]),
+                               static_cast<int64_t>(to.size() * 4));
+  };
+  result.outputs = step.outputs;
+  result.tokens.clear();
+  result.logprobs.clear();
+  result.best_ids.clear();
+  result.values.clear();
+  if (c.hidden) return copy(0, hidden_size_, result.values);
+  base::Status done = copy(1, 1, result.tokens);
+  if (done && logprobs) done = copy(2, vt::ir::kLogprobValues, result.logprobs);
+  if (done && logprobs) done = copy(3, vt::ir::kBestTokens, result.best_ids);
+  if (done && logits) done = copy(0, vocab_, result.values);
+  return done;
+}
+
+base::Result<bool> StepRunner::Ready() {
+  const int oldest = (next_ + kMaxInFlight - in_flight_) % kMaxInFlight;
+  return backend_.Ready(*flights_[static_cast<size_t>(oldest)].event);
+}
+
+base::Result<StepResult*> StepRunner::Retire() {
+  const int oldest = (next_ + kMaxInFlight - in_flight_) % kMaxInFlight;
+  Flight& f = flights_[static_cast<size_t>(oldest)];
+  --in_flight_;
+  const base::Status done = backend_.Wait(*f.event);
   if (!done) return done.error();
-  return result;
+  f.slot_words.clear();
+  return &f.result;
+}
+
+base::Status StepRunner::WriteSlot(int slot, int64_t first_word, std::span<const int32_t> words) {
+  if (words.empty()) return {};
+  auto* state = static_cast<std::byte*>(bindings_.state[static_cast<size_t>(sampler_group_)][0]);
+  std::byte* to = state + slot * slot_bytes_ + first_word * 4;
+  const auto bytes = static_cast<int64_t>(words.size_bytes());
+  // The words must live until the copy ran, which is certain once the next step has been retired.
+  const int32_t* from = words.data();
+  if (!backend_.HostAddressable()) {
+    auto& kept = flights_[static_cast<size_t>(next_)].slot_words;
+    from = kept.emplace_back(words.begin(), words.end()).data();
+  }
+  return backend_.CopyToDevice(*queue_, to, from, bytes);
 }
 
 }  // namespace vllm::engine

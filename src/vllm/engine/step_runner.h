@@ -1,78 +1,167 @@
-// Runs steps of a loaded model: builds the packed input, picks the bucket, runs its Executable.
+// Runs steps of a loaded model: builds the packed input, picks the bucket, runs or replays it.
 //
-// One for every model and every device. Buckets are compiled when the runner is made; a step goes
-// to the smallest bucket that holds it. Rows past a step's counts are padding (slot -1, length 0).
-// Not thread-safe.
+// One for every model and every device. Buckets are compiled, warmed and, where device and policy
+// say so, captured when the runner is made; a step goes to the smallest bucket that holds it. Rows
+// past a step's counts are padding (slot -1, length 0). Up to kMaxInFlight steps may be launched
+// before the first is retired; steps run in the order of their launch. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "vllm/engine/kv_blocks.h"
-#include "vllm/engine/options.h"
 #include "vt/device/backend.h"
 #include "vt/device/step_layout.h"
+#include "vt/ir/sampling.h"
 
 namespace vllm::engine {
 
-struct StepResult {
-  // Rows in the order of the chunks (kLast: one, kAll: one a token, kNone: none). Valid until the
-  // next step.
-  const float* logits = nullptr;    // [outputs, vocab], on the host
-  const int32_t* tokens = nullptr;  // [outputs]: the sampled token of each row
-  int64_t outputs = 0;
+// One request's share of a step: `tokens` stand at positions start, start + 1, ...
+struct StepRow {
+  std::span<const int32_t> tokens;  // an id below 0: the token last sampled for slot -1 - id
+  int64_t start = 0;
+  std::span<const int32_t> blocks;  // KV blocks from position 0 on
+  enum class Outputs : uint8_t { kNone, kLast, kAll } outputs = Outputs::kLast;
+  const vt::ir::SamplingRow* sampling = nullptr;  // of the last token; nullptr: greedy
+  // Of kAll: the token whose log-probability is wanted after each of `tokens`, which is the
+  // prompt's next; shorter by one when the last is to be sampled.
+  std::span<const int32_t> scored;
 };
+
+// Output rows, in the order of the step's rows.
+struct StepResult {
+  int64_t outputs = 0;
+  std::vector<int32_t> tokens;    // [outputs]: sampled, or scored
+  std::vector<float> logprobs;    // [outputs, kLogprobValues] where a row asked for any; else empty
+  std::vector<int32_t> best_ids;  // [outputs, kBestTokens], likewise
+  std::vector<float> values;      // of kHidden and LaunchOptions::logits: [outputs, width]
+};
+
+// What a plan of all buckets needs, known before anything is allocated.
+struct StepPlans {
+  struct One {
+    vt::ir::Plan plan;
+    bool hidden = false;  // ends in hidden states instead of tokens
+  };
+  std::vector<One> plans;  // of one kind ascending
+  int64_t arena_bytes = 0, input_bytes = 0;
+  vt::ir::Bucket limits;
+};
+
+struct StepOptions {
+  int64_t max_num_seqs = 1;
+  int64_t max_num_batched_tokens = 512;
+  int64_t output_rows = 1;            // of a step of several tokens a request
+  std::vector<int64_t> decode_sizes;  // requests of captured decode steps; empty: the largest alone
+  std::vector<int64_t> mixed_sizes;   // tokens of captured mixed steps; the largest always exists
+  bool hidden = false;                // also compile steps that end in hidden states
+  bool use_graphs = false;            // capture
+  int64_t block_size = 16;
+  int64_t kv_blocks = 0;  // of each paged group
+  int64_t slots = 0;      // of each slot group
+};
+
+StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
+                        const StepOptions& options);
 
 class StepRunner {
  public:
+  static constexpr int kMaxInFlight = 2;
+
   struct Memory {
-    int64_t weights = 0, state = 0, arena = 0;  // bytes
+    int64_t weights = 0, state = 0, arena = 0, inputs = 0;  // bytes
+  };
+  struct Counters {
+    int64_t captured = 0, replayed = 0;
+    std::map<std::string, int64_t> eager;  // by reason
   };
 
-  // `graph`'s outputs are the logits [O, V] and the sampled tokens [O]. `weights` must outlive it.
+  // `graph`'s outputs are logits [O, V], tokens [O], log-probabilities and best ids. `weights` must
+  // outlive the runner.
   static base::Result<std::unique_ptr<StepRunner>> Create(
-      vt::Backend& backend, const vt::ir::Graph& graph,
-      std::map<std::string, vt::DeviceWeight> weights, const LoadOptions& options);
+      vt::Backend& backend, const vt::ir::Graph& graph, StepPlans plans,
+      std::map<std::string, vt::DeviceWeight> weights, const StepOptions& options);
   ~StepRunner();
 
-  // REQUIRES: all tokens together fit Limits(), blocks are reserved, ids are inside the vocabulary.
-  base::Result<StepResult> Run(std::span<const Chunk> chunks, const KvBlocks& blocks);
+  struct LaunchOptions {
+    bool logits = false;  // also bring all logits to the host
+    bool hidden = false;  // run the steps that end in hidden states
+  };
+  // Enqueues a step. REQUIRES: it fits Limits(), fewer than kMaxInFlight are in flight, ids are
+  // inside the vocabulary, blocks hold start + tokens.
+  base::Status Launch(std::span<const StepRow> rows, const LaunchOptions& options);
+  base::Status Launch(std::span<const StepRow> rows) { return Launch(rows, LaunchOptions()); }
+  int in_flight() const { return in_flight_; }
+  // Whether Retire would not wait. REQUIRES: in_flight() > 0.
+  base::Result<bool> Ready();
+  // Waits for the oldest step in flight. The result is valid until two more have been launched.
+  base::Result<StepResult*> Retire();
+
+  // Writes words into a slot of the sampler's state, before the next step launched.
+  base::Status WriteSlot(int slot, int64_t first_word, std::span<const int32_t> words);
 
   // The largest step: tokens, requests, output rows.
   const vt::ir::Bucket& Limits() const { return limits_; }
   const Memory& memory() const { return memory_; }
+  const Counters& counters() const { return counters_; }
   int64_t vocab_size() const { return vocab_; }
-  const vt::Executable& ExecutableFor(const vt::ir::Bucket& step) const;
+  int64_t hidden_size() const { return hidden_size_; }
   vt::Executable& ExecutableFor(const vt::ir::Bucket& step);
   vt::Queue& queue() { return *queue_; }
 
  private:
+  struct Field {
+    int32_t* data = nullptr;  // in the packed buffer; nullptr: the graph does not use it
+    int64_t count = 0;
+  };
+  // A bucket, and where its inputs stand.
   struct Compiled {
     vt::ir::Bucket bucket;
-    vt::StepLayout layout;
+    bool hidden = false;
+    int64_t bytes = 0;  // of the packed input
     std::unique_ptr<vt::Executable> executable;
+    vt::GraphHandle graph = 0;
+    int64_t ids = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1, sampling = -1;
+    struct Group {
+      int64_t slots = -1, table = -1, width = 0;
+    };
+    std::vector<Group> groups;  // of paged state groups that the graph uses
+  };
+  struct Flight {
+    StepResult result;
+    std::unique_ptr<vt::Event> event;
+    std::vector<std::byte> packed;  // staging, where the host cannot write to the device
+    std::vector<std::vector<int32_t>> slot_words;  // likewise, of WriteSlot
   };
 
   explicit StepRunner(vt::Backend& backend) : backend_(backend) {}
-  size_t Pick(const vt::ir::Bucket& step) const;
   base::Result<void*> Own(int64_t bytes);
-  void Pack(const Compiled& c, std::span<const Chunk> chunks, const KvBlocks& blocks);
+  base::Status Compile(StepPlans plans, const StepOptions& options);
+  base::Status Warm(const StepOptions& options);
+  Compiled& Pick(const vt::ir::Bucket& step, bool hidden);
+  void Pack(const Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,
+            std::byte* packed);
+  base::Status Fetch(const Compiled& c, const vt::ir::Bucket& step, bool logprobs, bool logits,
+                     StepResult& result);
 
   vt::Backend& backend_;
   vt::Bindings bindings_;
-  std::vector<Compiled> compiled_;  // ascending
+  std::vector<Compiled> compiled_;  // of one kind ascending
   std::vector<void*> owned_;
   std::unique_ptr<vt::Queue> queue_;
-  std::vector<std::byte> packed_;  // the host's copy of the input buffer
-  std::vector<float> logits_;      // staging, for devices whose memory the host cannot read
-  std::vector<int32_t> tokens_;
+  std::array<Flight, kMaxInFlight> flights_;
+  int next_ = 0, in_flight_ = 0;
+  int sampler_group_ = -1;
+  int64_t slot_bytes_ = 0;
   vt::ir::Bucket limits_;
   Memory memory_;
-  int64_t vocab_ = 0;
-  size_t groups_ = 0;
+  Counters counters_;
+  int64_t vocab_ = 0, hidden_size_ = 0;
 };
 
 }  // namespace vllm::engine

@@ -1,0 +1,93 @@
+#include "vllm/engine/admission.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/strings.h"
+
+namespace vllm::engine {
+namespace {
+
+base::Error Invalid(std::string message) {
+  return {base::Code::kInvalidArgument, std::move(message)};
+}
+
+}  // namespace
+
+base::Result<std::vector<int32_t>> EncodePrompt(const LoadedModel& model, std::string_view text,
+                                                bool add_special_tokens) {
+  if (model.tokenizer == nullptr) return Invalid("this model has no tokenizer: give token ids");
+  return model.tokenizer->Encode(text,
+                                 {.add_special_tokens = add_special_tokens, .parse_special = true});
+}
+
+base::Result<std::vector<int32_t>> EncodeChat(const LoadedModel& model,
+                                              const text::ChatInput& chat) {
+  if (model.tokenizer == nullptr) return Invalid("this model has no tokenizer: give token ids");
+  if (model.chat_template == nullptr) {
+    return Invalid(
+        "this model has no chat template: give one with --chat-template, or use a plain prompt");
+  }
+  base::Result<std::vector<text::PromptSegment>> parts = model.chat_template->RenderSegments(chat);
+  if (!parts) return parts.error();
+  std::vector<text::Segment> segments;
+  for (const text::PromptSegment& s : *parts) segments.push_back({s.text, s.from_template});
+  // Templates write the BOS token themselves; the tokenizer adds one only where none stands.
+  return model.tokenizer->EncodeSegments(segments, true);
+}
+
+base::Status CheckPrompt(const LoadedModel& model, std::span<const int32_t> ids, int64_t longest) {
+  if (ids.empty()) return Invalid("prompt is empty: give at least one token");
+  if (static_cast<int64_t>(ids.size()) > longest) {
+    return Invalid(
+        fmt::format("the prompt has {} tokens, but at most {} fit into the context of this server: "
+                    "shorten it or raise --max-model-len",
+                    ids.size(), longest));
+  }
+  const int64_t vocabulary = model.runner->vocab_size();
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocabulary) {
+      return Invalid(
+          fmt::format("prompt: token id {} is outside the vocabulary of {}", id, vocabulary));
+    }
+  }
+  return {};
+}
+
+base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& options,
+                             Request request) {
+  const bool embeds = request.kind == Request::Kind::kEmbed;
+  if (embeds && model.runner->hidden_size() == 0) {
+    return Invalid("this model gives no hidden states: embeddings are not available");
+  }
+  // A token of the answer needs a place too.
+  const bool generates = !embeds && request.sampling.max_tokens > 0;
+  const base::Status prompt =
+      CheckPrompt(model, request.prompt, options.max_model_len - (generates ? 1 : 0));
+  if (!prompt) return prompt.error();
+  Admitted out;
+  if (!embeds) {
+    const base::Status valid = Validate(request.sampling, model.runner->vocab_size());
+    if (!valid) return valid.error();
+    if (request.sampling.prompt_logprobs >= 0 && !options.score_prompts) {
+      return Invalid(
+          "prompt_logprobs are not available: the model was loaded without score_prompts");
+    }
+    uint64_t seed = 0;
+    if (request.sampling.seed) {
+      seed = *request.sampling.seed;
+    } else {
+      std::random_device entropy;
+      seed = (uint64_t{entropy()} << 32) | entropy();
+    }
+    base::Result<SamplerSettings> sampler =
+        MakeSamplerSettings(request.sampling, seed, static_cast<int64_t>(request.prompt.size()),
+                            model.eos_ids, model.sampler);
+    if (!sampler) return sampler.error();
+    out.sampler = *std::move(sampler);
+  }
+  out.request = std::make_shared<const Request>(std::move(request));
+  return out;
+}
+
+}  // namespace vllm::engine

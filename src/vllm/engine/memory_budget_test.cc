@@ -1,0 +1,86 @@
+#include "vllm/engine/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace vllm::engine {
+namespace {
+
+// 1,000 bytes free of which 900 may be used; 300 are spoken for; a block of 4 tokens takes 10.
+MemoryBudget Small() {
+  MemoryBudget b;
+  b.weights = 200;
+  b.activations = 60;
+  b.slots = 40;
+  b.block = 10;
+  b.block_size = 4;
+  b.free = 1000;
+  b.max_model_len = 100;  // 25 blocks
+  b.max_num_seqs = 8;
+  return b;
+}
+
+TEST(FitKvCache, TakesWhatIsLeft) {
+  const auto fit = FitKvCache(Small());
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->blocks, 60);  // (900 - 300) / 10
+  EXPECT_EQ(fit->max_model_len, 100);
+}
+
+TEST(FitKvCache, TakesNoMoreThanAllSequencesCanHold) {
+  MemoryBudget b = Small();
+  b.max_num_seqs = 2;
+  EXPECT_EQ(FitKvCache(b)->blocks, 50);
+}
+
+TEST(FitKvCache, ADefaultLimitYieldsToARequestThatNeedsMore) {
+  MemoryBudget b = Small();
+  b.kv_default = 300;
+  EXPECT_EQ(FitKvCache(b)->blocks, 30);
+  b.kv_default = 100;
+  EXPECT_EQ(FitKvCache(b)->blocks, 25);
+}
+
+TEST(FitKvCache, WhatWasAskedForIsTaken) {
+  MemoryBudget b = Small();
+  b.kv_asked = 405;
+  EXPECT_EQ(FitKvCache(b)->blocks, 40);
+}
+
+TEST(FitKvCache, AnOpenLengthIsLoweredToWhatFits) {
+  MemoryBudget b = Small();
+  b.max_model_len = 1000;  // 250 blocks
+  const auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->max_model_len, 240);
+}
+
+TEST(FitKvCache, ALengthThatWasAskedForIsRefusedWithTheSumAndTheLargestThatFits) {
+  MemoryBudget b = Small();
+  b.max_model_len = 1000;
+  b.length_asked = true;
+  const auto fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  EXPECT_EQ(fit.error().code, base::Code::kResourceExhausted);
+  for (const char* part : {"2.4 KiB", "2.7 KiB in all", "900 B may be used", "is 240 tokens"}) {
+    EXPECT_NE(fit.error().message.find(part), std::string::npos) << part << fit.error().message;
+  }
+}
+
+TEST(FitKvCache, AModelThatAloneIsTooLargeIsRefused) {
+  MemoryBudget b = Small();
+  b.weights = 2000;
+  const auto fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  EXPECT_NE(fit.error().message.find("not even one block"), std::string::npos);
+}
+
+TEST(FitKvCache, WhatWasAskedForMustBeFree) {
+  MemoryBudget b = Small();
+  b.kv_asked = 701;
+  EXPECT_FALSE(FitKvCache(b).ok());
+  b.kv_asked = 700;
+  EXPECT_TRUE(FitKvCache(b).ok());
+}
+
+}  // namespace
+}  // namespace vllm::engine
