@@ -101,8 +101,9 @@ Tensor Linear(const LinearAttrs& a, const std::vector<const Tensor*>& in) {
     for (int s = 0; s < a.segments; ++s) {
       const Tensor& w = *in[static_cast<size_t>(1 + s)];
       for (size_t o = 0; o < w.f.size() / k; ++o) {
+        const float *p = x.f.data() + r * k, *q = w.f.data() + o * k;
         double sum = 0;
-        for (size_t i = 0; i < k; ++i) sum += static_cast<double>(x.f[r * k + i]) * w.f[o * k + i];
+        for (size_t i = 0; i < k; ++i) sum += static_cast<double>(p[i]) * q[i];
         if (a.bias) sum += in[static_cast<size_t>(1 + a.segments + s)]->f[o];
         y.f.push_back(static_cast<float>(sum));
       }
