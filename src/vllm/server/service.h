@@ -1,0 +1,130 @@
+// The OpenAI API over one model: HTTP requests in, engine requests out, and the answers back.
+//
+//   Service service(options, log);
+//   HttpServer::Listen(o, [&](auto x) { service.Handle(std::move(x)); }, Service::HttpError);
+//   auto engine = Engine::Load(load, service);   // the service is the engine's sink
+//   service.Ready(ServeEngine(**engine));        // until now /health and the rest answer 503
+//
+// Threads: Handle returns at once, whatever it was given; prompts are parsed and tokenised on
+// threads of their own; tokens become text and frames on output threads; the engine's thread only
+// hands over.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "net/http_server.h"
+#include "vllm/engine/request.h"
+#include "vllm/server/log.h"
+#include "vllm/server/metrics.h"
+#include "vllm/server/protocol.h"
+#include "vllm/server/served_model.h"
+#include "vllm/server/session.h"
+#include "vllm/server/tool_parser.h"
+#include "vllm/server/workers.h"
+
+namespace vllm::server {
+
+struct ServiceOptions {
+  std::vector<std::string> model_names;  // at least one; the first stands in answers
+  std::vector<std::string> api_keys;     // none: everyone may ask
+  std::optional<ToolFormat> tools;       // none: as the chat template shows
+  bool auto_tools = true;                // whether the chat template may decide
+  bool log_requests = true;
+  int prepare_threads = 2;
+  int output_threads = 1;
+};
+
+class Service : public engine::OutputSink {
+ public:
+  Service(ServiceOptions options, const Log& log);
+  ~Service() override;
+
+  // The HTTP handler. Thread-safe.
+  void Handle(std::shared_ptr<net::Exchange> exchange);
+  static std::string HttpError(int status, std::string_view sentence);
+
+  void Ready(std::unique_ptr<ServedModel> model);
+  // New requests are answered with 503 from now on.
+  void Draining();
+  void CountConnections(std::function<int64_t()> count);
+  size_t sessions() const;
+  // The format in use; none: tools are refused.
+  std::optional<ToolFormat> tool_format() const;
+
+  void Deliver(std::span<engine::Output> outputs) override;
+  void EngineDied(const std::string& why) override;
+
+ private:
+  enum class State { kStarting, kReady, kDraining, kDead };
+  struct Place {
+    std::shared_ptr<Session> session;
+    size_t part = 0;
+  };
+  // One output thread's queue.
+  struct Lane {
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::vector<engine::Output> outputs;
+    bool stop = false;
+    std::thread thread;
+  };
+
+  std::shared_ptr<Reply> MakeReply(std::shared_ptr<net::Exchange> exchange);
+  bool Allowed(const net::HttpRequest& request) const;
+  std::optional<ApiError> NotReady() const;
+  std::optional<ApiError> WrongModel(const std::string& name) const;
+  std::string ShownModel(const std::string& name) const;
+
+  void Chat(const std::shared_ptr<Reply>& reply);
+  void Completions(const std::shared_ptr<Reply>& reply);
+  void Embeddings(const std::shared_ptr<Reply>& reply);
+  void Tokenize(const std::shared_ptr<Reply>& reply);
+  void Detokenize(const std::shared_ptr<Reply>& reply);
+  void Models(const std::shared_ptr<Reply>& reply) const;
+  void Metrics(const std::shared_ptr<Reply>& reply) const;
+  void Health(const std::shared_ptr<Reply>& reply) const;
+
+  base::Result<std::vector<int32_t>> Encode(const Prompt& prompt, bool add_special_tokens) const;
+  // Settles max_tokens and what is given in words; an error is the client's.
+  std::optional<ApiError> Settle(GenerateFields& g, size_t prompt_tokens, int64_t otherwise) const;
+  std::vector<int32_t> Breakers(const std::vector<std::string>& strings) const;
+  std::vector<std::vector<int32_t>> BadWords(const std::vector<std::string>& words) const;
+
+  void Submit(const std::shared_ptr<Session>& session, std::vector<engine::Request> requests);
+  void Leave(const std::shared_ptr<Session>& session);
+  void Forget(const std::vector<engine::RequestId>& ids);
+  void RunLane(Lane& lane);
+  void HandOut(std::vector<engine::Output>& outputs);
+
+  ServiceOptions options_;
+  const Log& log_;
+  std::atomic<State> state_{State::kStarting};
+  std::string death_;  // written before kDead
+  std::unique_ptr<ServedModel> model_;
+  std::string fingerprint_;
+  std::optional<ToolFormat> tool_format_;
+  int64_t started_;
+  std::function<int64_t()> connections_;
+  HttpCounts http_;
+
+  mutable std::mutex sessions_mutex_;  // also held while the engine takes a request, so that its
+                                       // outputs find their session
+  std::unordered_map<engine::RequestId, Place> sessions_;
+
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Workers> workers_;
+};
+
+// Whether `given` is one of `keys`, in time that depends on neither's content.
+bool KeyMatches(std::string_view given, const std::vector<std::string>& keys);
+// The chat page.
+std::string_view Page();
+
+}  // namespace vllm::server
