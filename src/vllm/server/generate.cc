@@ -121,7 +121,9 @@ std::vector<int32_t> Service::Breakers(const std::vector<std::string>& strings) 
   std::vector<int32_t> ids;
   const text::Tokenizer* tokenizer = model_->tokenizer();
   if (tokenizer == nullptr) return ids;
-  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+  const auto most =
+      static_cast<int32_t>(std::min<int64_t>(tokenizer->vocab_size(), model_->vocabulary()));
+  for (int32_t id = 0; id < most; ++id) {
     if (!tokenizer->HasToken(id)) continue;
     const std::string bytes = tokenizer->TokenBytes(id);
     const bool breaks = std::any_of(strings.begin(), strings.end(), [&](const std::string& s) {
