@@ -53,8 +53,8 @@ std::string NameOf(const testing::TestParamInfo<Param>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, OpConformance,
                          testing::Combine(testing::Range<size_t>(0, Cases().size()),
-                                          testing::Values("scalar", "avx2", "avx512",
-                                                          "avx512_vnni")),
+                                          testing::Values("scalar", "avx2", "avx512", "avx512_vnni",
+                                                          "avx512_bf16", "amx")),
                          NameOf);
 
 TEST(OpCases, AllBuildAndHaveDistinctNames) {

@@ -34,23 +34,30 @@ CpuBackend::~CpuBackend() {
 bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node) const {
   using ir::Op;
   const auto type = [&](size_t i) { return graph.value(node.inputs[i]).dtype; };
+  const auto kernel = [&](size_t i) {
+    return (type(0) == ir::DType::kBF16 ? kernels_.brain_linear
+                                        : kernels_.linear)[static_cast<int>(type(i))];
+  };
   switch (node.op) {
     case Op::kLinear: {
       const auto& a = node.attrs.as<ir::LinearAttrs>();
       for (int i = 0; i < a.segments; ++i) {
-        if (kernels_.linear[static_cast<int>(type(static_cast<size_t>(1 + i)))] == nullptr)
-          return false;
+        if (kernel(static_cast<size_t>(1 + i)) == nullptr) return false;
       }
       return true;
     }
     case Op::kLinearAdd:
-      return kernels_.linear[static_cast<int>(type(1))] != nullptr;
+      return kernel(1) != nullptr;
     default:
       return true;
   }
 }
 
-ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket&) const {
+ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const {
+  if (kernels_.brain_linear[static_cast<int>(weight)] != nullptr &&
+      (weight == ir::DType::kBF16 || bucket.tokens >= kernels_.brain_tokens)) {
+    return ir::DType::kBF16;
+  }
   return ir::IsQuantised(weight) ? ir::DType::kQ8_A32 : ir::DType::kF32;
 }
 
@@ -58,7 +65,7 @@ ir::WeightLayout CpuBackend::LayoutFor(ir::DType format, int64_t rows, int64_t c
                                        ir::WeightUse use) const {
   if (use == ir::WeightUse::kPlain) return {kVectorLayout, rows * columns * 4};
   if (use == ir::WeightUse::kEmbedding) return {kRowLayout, rows * ir::Bytes(format, columns)};
-  const int64_t panel = PanelBytesOf(format, kernels_.nr, columns);
+  const int64_t panel = PanelBytesOf(format, kernels_.nr, kernels_.pairs, columns);
   // The kernels fetch ahead but never read ahead; a cache line more keeps the last panel's end off
   // the next buffer.
   return {PanelLayoutName(kernels_, format), (rows + kernels_.nr - 1) / kernels_.nr * panel + 64};
@@ -109,7 +116,7 @@ ir::Rates CpuBackend::MachineRates() const {
     a.k = kK;
     a.n = kN;
     a.rows = kRows;
-    a.panel_bytes = PanelBytesOf(t, kernels_.nr, kK);
+    a.panel_bytes = PanelBytesOf(t, kernels_.nr, false, kK);
     const int64_t panels = kN / kernels_.nr;
     std::vector<std::byte> w(static_cast<size_t>(panels * a.panel_bytes + 64));
     a.w = w.data();
@@ -228,16 +235,16 @@ base::Status CpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
     return {};
   }
   if (layout.name != PanelLayoutName(kernels_, src.format) ||
-      PanelBytesOf(src.format, kernels_.nr, src.columns) == 0) {
+      PanelBytesOf(src.format, kernels_.nr, kernels_.pairs, src.columns) == 0) {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("cpu: no layout '{}' for {} rows of {} values of {}",
                                    layout.name, src.rows, src.columns, ir::Name(src.format))};
   }
   const int64_t panels = (src.rows + kernels_.nr - 1) / kernels_.nr;
-  const int64_t step =
-      std::max<int64_t>(1, (64 << 10) / PanelBytesOf(src.format, kernels_.nr, src.columns));
+  const int64_t step = std::max<int64_t>(
+      1, (64 << 10) / PanelBytesOf(src.format, kernels_.nr, kernels_.pairs, src.columns));
   team_.ForEach((panels + step - 1) / step, [&](int64_t i) {
-    RepackPanels(src, kernels_.nr, i * step, std::min((i + 1) * step, panels), out);
+    RepackPanels(src, kernels_.nr, kernels_.pairs, i * step, std::min((i + 1) * step, panels), out);
   });
   return {};
 }

@@ -126,7 +126,8 @@ base::Result<KvLayer> Context::Kv(ir::ValueId state) const {
 }
 
 std::string PanelLayoutName(const KernelSet& k, ir::DType format) {
-  return fmt::format("panel{}.{}", k.nr, ir::Name(format));
+  const bool pairs = k.pairs && format == ir::DType::kBF16;
+  return fmt::format("{}{}.{}", pairs ? "pairs" : "panel", k.nr, ir::Name(format));
 }
 
 }  // namespace vt::cpu

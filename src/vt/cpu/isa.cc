@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/os/processor.h"
 #include "base/strings.h"
 
 namespace vt::cpu {
@@ -13,24 +14,25 @@ struct Isa {
   KernelSet (*kernels)();
 };
 
+#if defined(__x86_64__)
+bool Avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool Vnni() { return Avx512() && __builtin_cpu_supports("avx512vnni") != 0; }
+bool Bf16() { return Vnni() && base::os::HasAvx512Bf16(); }
+bool Amx() { return Bf16() && base::os::RequestTiles(); }
+#endif
+
 // Best first. The compiler's checks include whether the operating system saves the registers.
 std::vector<Isa> Isas() {
   std::vector<Isa> all;
 #if defined(__x86_64__)
-  const auto avx512 = [] {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  };
-  all.push_back({"avx512_vnni",
-                 [] {
-                   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vnni") > 0;
-                 },
-                 KernelsAvx512Vnni});
-  all.push_back({"avx512", avx512, KernelsAvx512});
+  all.push_back({"amx", Amx, KernelsAmx});
+  all.push_back({"avx512_bf16", Bf16, KernelsAvx512Bf16});
+  all.push_back({"avx512_vnni", Vnni, KernelsAvx512Vnni});
+  all.push_back({"avx512", Avx512, KernelsAvx512});
   all.push_back({"avx2",
                  [] {
                    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "vt/cpu/attention_kernels.h"
+#include "vt/cpu/brain_kernels.h"
 #include "vt/cpu/float_kernels.h"
 #include "vt/cpu/quant_kernels.h"
 #include "vt/cpu/row_kernels.h"
+#include "vt/cpu/vocabulary_kernels.h"
 
 namespace vt::cpu {
 namespace {
@@ -22,13 +24,32 @@ inline void AddPlain(KernelSet& s) {
    ...);
 }
 
+#if defined(__AMX_BF16__)
+template <ir::DType... T>
+inline void AddTiles(KernelSet& s) {
+  ((s.brain_linear[static_cast<int>(T)] = TileLinear<T>), ...);
+}
+#endif
+
 inline void FillKernels(KernelSet& s) {
   using enum ir::DType;
   s.nr = kNr;
   AddQuantised<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
                kIQ4_XS>(s);
   AddPlain<kF32, kF16, kBF16>(s);
+#if defined(__AVX512BF16__)
+  s.pairs = true;
+  s.linear[static_cast<int>(kBF16)] = PairFloatLinear;
+  s.read_row[static_cast<int>(kBF16)] = PairReadRow;
+  s.brain_linear[static_cast<int>(kBF16)] = PairLinear;
+#endif
+#if defined(__AMX_BF16__)
+  AddTiles<kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
+           kIQ4_XS>(s);
+  s.brain_tokens = 32;
+#endif
   s.quantize = QuantizeRow;
+  s.to_brain = ToBrainRow;
   s.rms_norm = RmsNormRow;
   s.layer_norm = LayerNormRow;
   s.binary = BinaryRow;
@@ -39,6 +60,7 @@ inline void FillKernels(KernelSet& s) {
   s.softmax = SoftmaxRow;
   s.rope = RopeRow;
   s.argmax = ArgMaxRow;
+  s.vocabulary = VocabularyPasses();
   s.kv_write = KvWriteToken;
   s.attention = Attend;
   s.attention_join = AttentionJoin;

@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "vt/cpu/vocabulary.h"
 #include "vt/ir/dtype.h"
 
 namespace vt::cpu {
 
 // out = x w^T [+ bias] [+ residual] for some panels of one weight.
 struct LinearArgs {
-  const std::byte* x = nullptr;  // rows of Q8_A32 (formats.h) for quantised weights, else of f32
+  const std::byte* x = nullptr;  // rows of Q8_A32 (formats.h) or of f32; of bf16 for brain_linear
   int64_t x_stride = 0;          // bytes
   int64_t rows = 0;              // of x
   int64_t k = 0;
@@ -28,9 +29,10 @@ struct LinearArgs {
 };
 // Panels [begin, end). `scratch` has LinearScratchBytes(k).
 using LinearFn = void (*)(const LinearArgs&, int64_t begin, int64_t end, std::byte* scratch);
-// Two panels unpacked to codes or floats, their scales and minima, and the sums of a few rows of x.
+// Two panels unpacked to codes or floats, their scales and minima, and the sums of a few rows of x;
+// or four panels unpacked to bf16, the codes and scales of one, and a tile of results.
 constexpr int64_t LinearScratchBytes(int nr, int64_t k) {
-  return int64_t{nr} * k * 8 + k * 8 + 4096;
+  return int64_t{nr} * k * 10 + k * 8 + 4096;
 }
 
 // Row `lane` of a panel as f32.
@@ -97,11 +99,17 @@ enum class Activate : uint8_t {
 struct KernelSet {
   std::string name;  // "avx2"
   int nr = 8;
+  bool pairs = false;  // panels of bf16 weights are [k / 2][nr][2]
   LinearFn linear[ir::kDTypeCount] = {};
   ReadRowFn read_row[ir::kDTypeCount] = {};
+  // Linears over rows of bf16, in which weights count as bf16 too. They are taken for steps of at
+  // least `brain_tokens` tokens; weights of bf16 always take them.
+  LinearFn brain_linear[ir::kDTypeCount] = {};
+  int64_t brain_tokens = 0;
 
   // Rows of n floats. Outputs may be their inputs.
   void (*quantize)(const float* x, int64_t n, std::byte* out) = nullptr;
+  void (*to_brain)(const float* x, int64_t n, std::byte* out) = nullptr;  // bf16
   void (*rms_norm)(const float* x, const float* w, float eps, float offset, int64_t n,
                    float* y) = nullptr;
   void (*layer_norm)(const float* x, const float* w, const float* b, float eps, float offset,
@@ -116,6 +124,7 @@ struct KernelSet {
   void (*rope)(const float* x, const float* cos, const float* sin, int64_t rotary, bool interleaved,
                int64_t n, float* y) = nullptr;
   int32_t (*argmax)(const float* x, int64_t n) = nullptr;
+  VocabularyKernels vocabulary;
 
   // K and V of one token ([kv_heads][head_dim] each) into a slot.
   void (*kv_write)(const KvLayer& kv, const float* k, const float* v, int64_t slot) = nullptr;
@@ -131,6 +140,8 @@ KernelSet KernelsScalar();
 KernelSet KernelsAvx2();
 KernelSet KernelsAvx512();
 KernelSet KernelsAvx512Vnni();
+KernelSet KernelsAvx512Bf16();
+KernelSet KernelsAmx();
 #endif
 
 }  // namespace vt::cpu

@@ -54,10 +54,11 @@ class LinearKernel : public testing::TestWithParam<Case> {
     ir::Quantize(t, values.data(), stored_.data(), kN * kK);
     w_.resize(static_cast<size_t>(kN * kK));
     ir::Dequantize(t, stored_.data(), w_.data(), kN * kK);
-    panel_bytes_ = PanelBytesOf(t, kernels_.nr, kK);
+    panel_bytes_ = PanelBytesOf(t, kernels_.nr, kernels_.pairs, kK);
     panels_ = (kN + kernels_.nr - 1) / kernels_.nr;
     packed_.resize(static_cast<size_t>(panel_bytes_ * panels_) + 64);
-    RepackPanels({stored_.data(), t, kN, kK}, kernels_.nr, 0, panels_, packed_.data());
+    RepackPanels({stored_.data(), t, kN, kK}, kernels_.nr, kernels_.pairs, 0, panels_,
+                 packed_.data());
     scratch_.resize(static_cast<size_t>(LinearScratchBytes(kernels_.nr, kK)));
   }
 
@@ -143,6 +144,56 @@ TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
           size += std::fabs(p);
         }
         // f32 sums of 512 products.
+        ASSERT_NEAR(out[static_cast<size_t>(r * kN + n)], want, 2e-6 * size)
+            << "row " << r << " of x, " << n << " of w";
+      }
+    }
+  }
+}
+
+// Where the set has them: rows of x in bf16, weights rounded to bf16, sums in f32.
+TEST_P(LinearKernel, OfBf16ActivationsMatchesTheReferenceForFewAndManyRows) {
+  const LinearFn linear = kernels_.brain_linear[static_cast<int>(GetParam().format)];
+  if (linear == nullptr) GTEST_SKIP() << GetParam().isa << " has no linear of bf16 activations";
+  const auto rounded = [](float f) {
+    uint16_t h;
+    float back;
+    ir::Quantize(DType::kBF16, &f, &h, 1);
+    ir::Dequantize(DType::kBF16, &h, &back, 1);
+    return back;
+  };
+  for (int64_t rows : {1, 2, 3, 4, 16, 17, 31, 33, 70}) {
+    SCOPED_TRACE(rows);
+    const std::vector<float> x = Normal(rows * kK, 7), bias = Normal(kN, 3),
+                             residual = Normal(rows * kN, 4);
+    std::vector<std::byte> packed_x(static_cast<size_t>(rows * kK * 2));
+    for (int64_t r = 0; r < rows; ++r)
+      kernels_.to_brain(x.data() + r * kK, kK, packed_x.data() + r * kK * 2);
+    std::vector<float> out(static_cast<size_t>(rows * kN), NAN);
+    LinearArgs a;
+    a.x = packed_x.data();
+    a.x_stride = kK * 2;
+    a.rows = rows;
+    a.k = kK;
+    a.w = packed_.data();
+    a.panel_bytes = panel_bytes_;
+    a.n = kN;
+    a.out = out.data();
+    a.out_stride = kN;
+    a.bias = bias.data();
+    a.residual = residual.data();
+    a.residual_stride = kN;
+    linear(a, 0, panels_, scratch_.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t n = 0; n < kN; ++n) {
+        double want = bias[static_cast<size_t>(n)] + residual[static_cast<size_t>(r * kN + n)],
+               size = 1;
+        for (int64_t k = 0; k < kK; ++k) {
+          const double p = static_cast<double>(rounded(x[static_cast<size_t>(r * kK + k)])) *
+                           rounded(w_[static_cast<size_t>(n * kK + k)]);
+          want += p;
+          size += std::fabs(p);
+        }
         ASSERT_NEAR(out[static_cast<size_t>(r * kN + n)], want, 2e-6 * size)
             << "row " << r << " of x, " << n << " of w";
       }

@@ -16,6 +16,7 @@ class LinearStep : public Step {
     LinearArgs args;  // rows are set at run time
     LinearFn run = nullptr;
     int64_t panels = 0;
+    bool brain = false;  // activations of bf16
   };
 
   LinearStep(ir::NodeId node, ir::Dim outer, int64_t inner, int nr, int threads)
@@ -56,9 +57,9 @@ class LinearStep : public Step {
 
  private:
   // Few rows: stretches long enough for the prefetchers (32 KiB), short enough that members end
-  // together. Many rows: two panels, which are unpacked together.
+  // together. Many rows: two panels, which are unpacked together; four of tiles, when all get some.
   int64_t PanelsOfChunk(const Segment& s, int64_t rows) const {
-    if (rows >= 4) return 2;
+    if (rows >= 4) return s.brain && s.panels >= 16 * threads_ ? 4 : 2;
     const int64_t bytes =
         std::clamp<int64_t>(s.panels * s.args.panel_bytes / (threads_ * 8), 32 << 10, 256 << 10);
     return std::max<int64_t>(1, bytes / s.args.panel_bytes);
@@ -81,7 +82,7 @@ class EmbedStep : public Step {
         out_(out),
         vocab_(vocab),
         panels_(w.layout.name != kRowLayout),
-        panel_bytes_(PanelBytesOf(w.format, k.nr, out.width)) {}
+        panel_bytes_(PanelBytesOf(w.format, k.nr, k.pairs, out.width)) {}
 
   int64_t Chunks(const ir::Bucket& now) const override {
     return (out_.count(now) + kRows - 1) / kRows;
@@ -145,12 +146,12 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
   if (!out) return out.error();
   LinearArgs base;
   base.k = k;
-  const bool int8 = x.dtype == ir::DType::kQ8_A32;
-  if (int8) {
+  const bool int8 = x.dtype == ir::DType::kQ8_A32, brain = x.dtype == ir::DType::kBF16;
+  if (int8 || brain) {
     const auto p = c.Arena(n.inputs[0]);
     if (!p) return p.error();
     base.x = *p;
-    base.x_stride = ActivationRowBytes(k);
+    base.x_stride = int8 ? ActivationRowBytes(k) : 2 * k;
   } else {
     const auto rows = c.Rows(n.inputs[0]);
     if (!rows) return rows.error();
@@ -172,19 +173,20 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
     if (!w) return w.error();
     LinearStep::Segment s;
     s.args = base;
-    s.run = c.kernels.linear[static_cast<int>((*w)->format)];
+    s.brain = brain;
+    s.run = (brain ? c.kernels.brain_linear : c.kernels.linear)[static_cast<int>((*w)->format)];
     if (s.run == nullptr || (*w)->layout.name != PanelLayoutName(c.kernels, (*w)->format)) {
       return base::Error{base::Code::kInternal,
                          fmt::format("cpu: weight '{}' is in the layout '{}', not in panels",
                                      c.value(w_id).name, (*w)->layout.name)};
     }
-    if (ir::IsQuantised((*w)->format) != int8) {
+    if (!brain && ir::IsQuantised((*w)->format) != int8) {
       return base::Error{base::Code::kInternal,
                          fmt::format("cpu: '{}' has activations of {} for a weight of {}", n.name,
                                      ir::Name(x.dtype), ir::Name((*w)->format))};
     }
     s.args.w = static_cast<const std::byte*>((*w)->data);
-    s.args.panel_bytes = PanelBytesOf((*w)->format, c.kernels.nr, k);
+    s.args.panel_bytes = PanelBytesOf((*w)->format, c.kernels.nr, c.kernels.pairs, k);
     s.args.n = c.value(w_id).shape[0].At(c.plan.bucket);
     s.args.out = y;
     s.panels = (s.args.n + c.kernels.nr - 1) / c.kernels.nr;

@@ -205,9 +205,22 @@ void RepackPlain(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
   }
 }
 
+// Two values of a row side by side; of an odd k the last has a zero beside it.
+void RepackPairs(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
+  const int64_t first = panel * nr, rows = std::min<int64_t>(nr, src.rows - first);
+  if (src.columns % 2 != 0)
+    std::memset(dst + (src.columns - 1) * 2 * nr, 0, 4 * static_cast<size_t>(nr));
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* p = src.data + (first + r) * src.columns * 2;
+    for (int64_t k = 0; k < src.columns; ++k)
+      std::memcpy(dst + 4 * (k / 2 * nr + r) + k % 2 * 2, p + 2 * k, 2);
+  }
+}
+
 }  // namespace
 
-int64_t PanelBytesOf(DType format, int nr, int64_t k) {
+int64_t PanelBytesOf(DType format, int nr, bool pairs, int64_t k) {
+  if (format == DType::kBF16 && pairs) return 2 * nr * (k + k % 2);
   if (format == DType::kF32) return 4 * nr * k;
   if (format == DType::kF16 || format == DType::kBF16) return 2 * nr * k;
   const FormatSpec s = SpecOf(format);
@@ -215,8 +228,9 @@ int64_t PanelBytesOf(DType format, int nr, int64_t k) {
   return PanelBytes(s, nr, k);
 }
 
-void RepackPanels(const WeightView& src, int nr, int64_t begin, int64_t end, std::byte* dst) {
-  const int64_t bytes = PanelBytesOf(src.format, nr, src.columns);
+void RepackPanels(const WeightView& src, int nr, bool pairs, int64_t begin, int64_t end,
+                  std::byte* dst) {
+  const int64_t bytes = PanelBytesOf(src.format, nr, pairs, src.columns);
   for (int64_t p = begin; p < end; ++p) {
     std::byte* out = dst + p * bytes;
     if ((p + 1) * nr > src.rows) std::memset(out, 0, static_cast<size_t>(bytes));
@@ -226,6 +240,10 @@ void RepackPanels(const WeightView& src, int nr, int64_t begin, int64_t end, std
         break;
       case DType::kF16:
       case DType::kBF16:
+        if (pairs && src.format == DType::kBF16) {
+          RepackPairs(src, nr, p, out);
+          break;
+        }
         RepackPlain<uint16_t>(src, nr, p, out);
         break;
       default:

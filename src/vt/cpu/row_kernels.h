@@ -181,6 +181,13 @@ void RopeRow(const float* x, const float* cos, const float* sin, int64_t rotary,
   }
 }
 
+void ToBrainRow(const float* x, int64_t n, std::byte* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t h = BrainBits(x[i]);
+    __builtin_memcpy(out + 2 * i, &h, 2);
+  }
+}
+
 // Ties go to the lower index; NaN never wins (0 when nothing does).
 int32_t ArgMaxRow(const float* x, int64_t n) {
   vf best = Splat(-__builtin_inff());

@@ -250,6 +250,11 @@ base::Status CompileConvert(const Context& c, ir::NodeId id, Steps& steps) {
   }
   std::byte* y = o.Blocks(0);
   const int64_t bytes = ir::Bytes(to, width);
+  if (to == ir::DType::kBF16) {
+    return o.Emit(steps, x, [f = c.kernels.to_brain, x, y, width, bytes](int64_t i) {
+      f(x.row(i), width, y + i * bytes);
+    });
+  }
   return o.Emit(steps, x, [to, x, y, width, bytes](int64_t i) {
     ir::Quantize(to, x.row(i), y + i * bytes, width);
   });

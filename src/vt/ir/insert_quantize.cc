@@ -11,16 +11,17 @@ void InsertQuantize(Graph& graph, const Target& target, const Bucket& bucket) {
       const DType wants = target.ActivationFormat(graph.value(node.inputs[1]).dtype, bucket);
       const Value x = graph.value(node.inputs[0]);
       // A segment that wants another format keeps the whole linear on plain values.
-      bool agrees = IsQuantised(wants) && !IsQuantised(x.dtype) &&
+      bool agrees = wants != target.ValueType() && wants != x.dtype && !IsQuantised(x.dtype) &&
                     x.shape.back().At(bucket) % Info(wants).block == 0;
       for (int s = 1; s < node.attrs.as<LinearAttrs>().segments; ++s) {
         agrees &= target.ActivationFormat(
                       graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype, bucket) == wants;
       }
       if (agrees) {
-        const ValueId q = AddValue(graph, x.name + ".quantized", wants, x.shape);
-        nodes.push_back({.op = Op::kQuantize,
-                         .name = x.name + ".quantized",
+        const std::string name = x.name + (IsQuantised(wants) ? ".quantized" : ".converted");
+        const ValueId q = AddValue(graph, name, wants, x.shape);
+        nodes.push_back({.op = IsQuantised(wants) ? Op::kQuantize : Op::kConvert,
+                         .name = name,
                          .inputs = {node.inputs[0]},
                          .outputs = {q},
                          .attrs = {ConvertAttrs{wants}}});

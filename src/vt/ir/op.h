@@ -12,7 +12,8 @@ namespace vt::ir {
 #define VT_PRIMITIVE_OPS(X)                                                                      \
   X(Embed, "embed", none, "(table [V, D], ids [T]) -> [T, D]: rows of the table")                \
   X(Linear, "linear", LinearAttrs,                                                               \
-    "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b")                          \
+    "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b; beside x of bf16 w may "  \
+    "be rounded to bf16")                                                                        \
   X(Add, "add", none, "(a, b) -> a + b; b of the same shape or [D]")                             \
   X(Sub, "sub", none, "(a, b) -> a - b")                                                         \
   X(Mul, "mul", none, "(a, b) -> a * b")                                                         \
