@@ -22,9 +22,12 @@ Service::Service(ServiceOptions options, const Log& log)
   workers_ = std::make_unique<Workers>(options_.prepare_threads);
 }
 
-Service::~Service() {
-  workers_.reset();
+Service::~Service() { Stop(); }
+
+void Service::Stop() {
+  workers_->Stop();
   for (const auto& lane : lanes_) {
+    if (!lane->thread.joinable()) continue;
     {
       const std::lock_guard lock(lane->mutex);
       lane->stop = true;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -53,6 +54,8 @@ class Service : public engine::OutputSink {
   void Ready(std::unique_ptr<ServedModel> model);
   // New requests are answered with 503 from now on.
   void Draining();
+  // Ends the threads; what arrives later is dropped. Before the engine goes.
+  void Stop();
   void CountConnections(std::function<int64_t()> count);
   size_t sessions() const;
   // The format in use; none: tools are refused.
@@ -107,7 +110,6 @@ class Service : public engine::OutputSink {
   const Log& log_;
   std::atomic<State> state_{State::kStarting};
   std::string death_;  // written before kDead
-  std::unique_ptr<ServedModel> model_;
   std::string fingerprint_;
   std::optional<ToolFormat> tool_format_;
   int64_t started_;
@@ -120,6 +122,7 @@ class Service : public engine::OutputSink {
 
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Workers> workers_;
+  std::unique_ptr<ServedModel> model_;  // goes first: it may have a sink's thread of its own
 };
 
 // Whether `given` is one of `keys`, in time that depends on neither's content.

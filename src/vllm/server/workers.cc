@@ -15,7 +15,9 @@ Workers::Workers(int threads) {
   }
 }
 
-Workers::~Workers() {
+Workers::~Workers() { Stop(); }
+
+void Workers::Stop() {
   std::deque<std::function<void()>> dropped;
   {
     const std::lock_guard lock(mutex_);
@@ -24,6 +26,7 @@ Workers::~Workers() {
   }
   wake_.notify_all();
   for (std::thread& t : threads_) t.join();
+  threads_.clear();
 }
 
 void Workers::Post(std::function<void()> task) {

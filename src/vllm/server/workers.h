@@ -14,7 +14,10 @@ namespace vllm::server {
 class Workers {
  public:
   explicit Workers(int threads);
-  ~Workers();  // drops what has not begun
+  ~Workers();
+
+  // Ends the threads; what has not begun is dropped.
+  void Stop();
 
   void Post(std::function<void()> task);
   size_t waiting() const;

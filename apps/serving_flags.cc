@@ -1,0 +1,139 @@
+#include "apps/serving_flags.h"
+
+#include <istream>
+
+#include "apps/model_flags.h"
+#include "base/strings.h"
+
+namespace apps {
+namespace {
+
+std::string Trim(std::string s) {
+  const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!s.empty() && space(s.back())) s.pop_back();
+  size_t i = 0;
+  while (i < s.size() && space(s[i])) ++i;
+  return s.substr(i);
+}
+
+// A comment begins at the line's start or behind white space, outside quotes.
+std::string WithoutComment(const std::string& line) {
+  char quote = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
+      return line.substr(0, i);
+    }
+  }
+  return line;
+}
+
+std::string Unquoted(std::string s) {
+  s = Trim(std::move(s));
+  if (s.size() >= 2 && (s[0] == '"' || s[0] == '\'') && s.back() == s[0]) {
+    return s.substr(1, s.size() - 2);
+  }
+  return s;
+}
+
+class YamlConfig : public CLI::Config {
+ public:
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items;
+    std::string line;
+    for (int number = 1; std::getline(input, line); ++number) {
+      const std::string text = Trim(WithoutComment(line));
+      if (text.empty() || text == "---") continue;
+      if (text[0] == '-' && (text.size() == 1 || text[1] == ' ')) {
+        if (items.empty()) throw Bad(number, "a list without a name");
+        items.back().inputs.push_back(Unquoted(text.substr(1)));
+        continue;
+      }
+      const size_t colon = text.find(':');
+      if (colon == std::string::npos) throw Bad(number, "expected 'name: value'");
+      CLI::ConfigItem item;
+      item.name = Unquoted(text.substr(0, colon));
+      for (char& c : item.name) c = c == '_' ? '-' : c;
+      const std::string value = Trim(text.substr(colon + 1));
+      if (!value.empty() && value[0] == '[' && value.back() == ']') {
+        for (const std::string& v : base::Split(value.substr(1, value.size() - 2), ',')) {
+          if (!Trim(v).empty()) item.inputs.push_back(Unquoted(v));
+        }
+      } else if (!value.empty()) {
+        item.inputs.push_back(Unquoted(value));
+      }
+      items.push_back(std::move(item));
+    }
+    return items;
+  }
+
+ private:
+  static CLI::ConversionError Bad(int line, const std::string& what) {
+    return CLI::ConversionError(fmt::format("--config: line {}: {}", line, what));
+  }
+};
+
+}  // namespace
+
+void AddServingFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
+  const auto missing = [&](const char* name) { return app.get_option_no_throw(name) == nullptr; };
+  if (missing("--max-num-seqs")) {
+    o.max_num_seqs = 64;
+    app.add_option("--max-num-seqs", o.max_num_seqs, "Requests in a step")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+  }
+  if (missing("--gpu-memory-utilization")) {
+    app.add_option("--gpu-memory-utilization", o.gpu_memory_utilization,
+                   "Share of the device's free memory that may be used")
+        ->check(Within(0.01, 1))
+        ->capture_default_str();
+  }
+  if (missing("--kv-cache-memory")) {
+    app.add_option("--kv-cache-memory", o.kv_cache_memory,
+                   "Bytes for cached keys and values (K, M, G may follow); 0: what is left")
+        ->transform(CLI::AsSizeValue(false))
+        ->capture_default_str();
+  }
+  if (missing("--enable-prefix-caching")) {
+    app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,
+                 "Keep the blocks of earlier prompts for later ones (the default)");
+  }
+  if (missing("--scheduling-policy")) {
+    app.add_option("--scheduling-policy", o.scheduling_policy,
+                   "fcfs: first come first served; priority: by each request's priority")
+        ->check(CLI::IsMember({"fcfs", "priority"}))
+        ->capture_default_str();
+  }
+  if (missing("--max-queue-size")) {
+    app.add_option("--max-queue-size", o.max_queue_size,
+                   "Requests that may wait; more are answered with 429; 0: no limit")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  }
+  if (missing("--enforce-eager")) {
+    app.add_flag("--enforce-eager", o.enforce_eager, "No captured graphs");
+  }
+  if (missing("--cuda-graph-sizes")) {
+    app.add_option("--cuda-graph-sizes", o.cuda_graph_sizes,
+                   "Requests of the decode steps that are captured as graphs");
+  }
+  if (missing("--chat-template")) {
+    app.add_option("--chat-template", o.chat_template,
+                   "A Jinja file that replaces the model's own template");
+  }
+}
+
+void AddConfigFlag(CLI::App& app) {
+  app.set_config("--config", "", "A YAML file of flags: 'port: 8000' a line");
+  app.config_formatter(std::make_shared<YamlConfig>());
+  app.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+}  // namespace apps
