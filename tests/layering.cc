@@ -86,6 +86,7 @@ const std::vector<Room>& Rooms() {
       {"vt/device/", {"vt/ir/"}},
       {"vt/comm/", {"vt/ir/", "vt/device/"}},
       {"vt/cpu/", {"vt/ir/", "vt/device/", "vt/comm/"}},
+      {"vt/null/", {"vt/ir/", "vt/device/"}},
       {"vt/gpu/", {"vt/ir/", "vt/device/", "vt/comm/"}},
       {"vt/vulkan/", {"vt/ir/", "vt/device/", "vt/comm/"}},
       {"vllm/weights/", {"vt/ir/"}},

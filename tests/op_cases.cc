@@ -1,5 +1,6 @@
 #include "tests/op_cases.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -41,10 +42,12 @@ class CaseBuilder {
     case_.block_size = kv.block_size;
   }
 
-  // Random f32 rows [T, width], from a table of kVocabulary.
-  ValueId X(int64_t width, const std::string& table = "x.weight", DType t = DType::kF32) {
-    (*weights_)[table] = {t, {kVocabulary, width}};
-    return b.Embed(table, kVocabulary, width);
+  // Random f32 rows [T, width], from a table of at least kVocabulary.
+  ValueId X(int64_t width, const std::string& table = "x.weight", DType t = DType::kF32,
+            int64_t rows = 0) {
+    rows = std::max(rows, kVocabulary);
+    (*weights_)[table] = {t, {rows, width}};
+    return b.Embed(table, rows, width);
   }
   std::string Vector(const std::string& name, int64_t size, DType t = DType::kF32) {
     (*weights_)[name] = {t, {size}};
@@ -159,7 +162,8 @@ void AddSampler(std::vector<OpCase>& cases) {
     CaseBuilder c(fmt::format("sample.v{}", vocabulary),
                   {.max_model_len = 256,
                    .sampler = SamplerLayout{.vocabulary = vocabulary, .history = 64, .lists = 40}});
-    const ValueId logits = c.b.Scale(c.b.OutputOnly(c.X(vocabulary)), 2);
+    const ValueId x = c.b.OutputOnly(c.X(8, "x.weight", DType::kF32, vocabulary));
+    const ValueId logits = c.Linear(x, "head", vocabulary, 8, DType::kF32);
     const Builder::Sampled s = c.b.Sample(logits);
     cases.push_back(c.Finish({s.tokens, s.values, s.ids, c.b.TokenIds()},
                              {{{3, 1, 2, 1, 4, 1, 1, 1, 2}, 2, 1},

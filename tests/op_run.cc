@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <span>
 
 #include "base/strings.h"
 #include "tests/op_cases.h"
@@ -46,6 +47,21 @@ StoredWeight RandomWeight(const Value& v) {
   w.values.resize(x.size());
   Dequantize(v.dtype, w.bytes.data(), w.values.data(), count);
   return w;
+}
+
+// Beside activations of bf16 a linear's weights count as bf16 (op.h): the reference follows, so that
+// the bound stays that of the sums.
+bool CountsAsBf16(const Graph& g, const Node& node, ValueId input) {
+  return (node.op == Op::kLinear || node.op == Op::kLinearAdd) && input != node.inputs[0] &&
+         g.value(node.inputs[0]).dtype == DType::kBF16 && g.value(input).shape.size() == 2 &&
+         g.value(input).kind == ValueKind::kWeight;
+}
+std::vector<float> RoundedToBf16(std::vector<float> values) {
+  std::vector<uint16_t> bits(values.size());
+  const auto count = static_cast<int64_t>(values.size());
+  Quantize(DType::kBF16, values.data(), bits.data(), count);
+  Dequantize(DType::kBF16, bits.data(), values.data(), count);
+  return values;
 }
 
 // Frees what it allocated.
@@ -110,6 +126,13 @@ class CaseRun {
   double Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in);
   void Note(double error, double bound, const std::string& where);
   int64_t max_blocks() const;
+  base::Status SetUpSampler(size_t group, size_t requests);
+  SamplingRow SamplerRow(size_t request);
+  // The sampler's slots as they were when the step began; a step changes what it reads.
+  base::Status ResetSlots();
+  // What the step left in them, which must be what the reference left; the next step begins there.
+  base::Status TakeSlots(bool check);
+  bool Compares(const Value& v, int64_t row, const StepInputs& in) const;
 
   const OpCase& case_;
   vt::Backend& backend_;
@@ -118,8 +141,12 @@ class CaseRun {
   std::unique_ptr<vt::Queue> queue_;
   vt::Bindings bindings_;
   std::map<std::string, StoredWeight> weights_;
-  std::vector<std::vector<int32_t>> blocks_;  // [group]: shuffled physical blocks
-  std::vector<int64_t> cached_;               // [request]
+  std::vector<std::vector<int32_t>> blocks_;  // [group]: shuffled physical blocks; none of slots
+  int sampler_ = -1;                          // state group
+  SamplerLayout layout_;
+  std::vector<int32_t> slots_;      // words of all of the sampler's slots
+  std::vector<PackedLists> lists_;  // [request]
+  std::vector<int64_t> cached_;     // [request]
   std::map<std::pair<int, int>, KvState> node_states_, end_states_;
   std::mt19937 random_{7};
   CaseResult result_;
@@ -127,7 +154,9 @@ class CaseRun {
 
 int64_t CaseRun::max_blocks() const {
   for (const Value& v : case_.graph.values) {
-    if (v.name == BlockTableName(0)) return v.shape[1].At({});
+    for (size_t g = 0; g < case_.graph.state_groups.size(); ++g) {
+      if (v.name == BlockTableName(static_cast<int>(g))) return v.shape[1].At({});
+    }
   }
   return 0;
 }
@@ -160,7 +189,12 @@ base::Status CaseRun::Setup() {
   const size_t requests = case_.steps[0].added.size();
   cached_.assign(requests, 0);
   bindings_.block_size = case_.block_size;
-  for (const StateGroup& group : case_.graph.state_groups) {
+  for (size_t g = 0; g < case_.graph.state_groups.size(); ++g) {
+    const StateGroup& group = case_.graph.state_groups[g];
+    if (group.kind == StateGroup::Kind::kSlot) {
+      if (auto s = SetUpSampler(g, requests); !s) return s;
+      continue;
+    }
     const int64_t count = static_cast<int64_t>(requests) * max_blocks() + 2;
     auto& order = blocks_.emplace_back(static_cast<size_t>(count));
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
@@ -179,10 +213,152 @@ base::Status CaseRun::Setup() {
   return {};
 }
 
+// Request r has slot 2 r: histories that repeat themselves, and lists. Slots between are NaN, and
+// so is every word that nobody wrote.
+base::Status CaseRun::SetUpSampler(size_t group, size_t requests) {
+  sampler_ = static_cast<int>(group);
+  for (const Node& n : case_.graph.nodes) {
+    if (n.op == Op::kSample) layout_ = n.attrs.as<SamplerAttrs>().layout;
+  }
+  blocks_.emplace_back();
+  const auto count = static_cast<int64_t>(2 * requests);
+  if (backend_.StateBlockBytes(case_.graph.state_groups[group], case_.block_size) !=
+      layout_.bytes())
+    return base::Error{base::Code::kInternal, "a slot of the sampler is not slot_bytes long"};
+  auto p = memory_.Get(count * layout_.bytes());
+  if (!p) return p.error();
+  bindings_.state.push_back({*p});
+  bindings_.state_blocks.push_back(count);
+
+  slots_.assign(static_cast<size_t>(count * layout_.words()), -1);
+  const auto vocabulary = static_cast<int32_t>(layout_.vocabulary);
+  std::uniform_int_distribution<int32_t> few(0, std::min(vocabulary, 5) - 1),
+      any(0, vocabulary - 1);
+  for (size_t r = 0; r < requests; ++r) {
+    int32_t* slot = &slots_[2 * r * static_cast<size_t>(layout_.words())];
+    slot[SamplerLayout::last_token_offset()] = any(random_);
+    for (int64_t i = 0; i < layout_.history; ++i)
+      slot[SamplerLayout::history_offset() + i] = few(random_);
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < vocabulary; ++id) {
+      if (random_() % 3 != 0) allowed.push_back(id);
+    }
+    const std::vector<int32_t> mask = PackMask(layout_, allowed);
+    std::copy(mask.begin(), mask.end(), slot + layout_.mask_offset());
+    const TokenBias bias[] = {{any(random_), 3},
+                              {any(random_), -2},
+                              {few(random_), -INFINITY, 2},
+                              {any(random_), INFINITY, 1}};
+    const std::vector<std::vector<int32_t>> bad = {
+        {any(random_)}, {few(random_), few(random_)}, {few(random_), few(random_), few(random_)}};
+    const int32_t breakers[] = {few(random_)};
+    auto lists = PackLists(layout_, bias, bad, breakers);
+    if (!lists) return lists.error();
+    std::copy(lists->words.begin(), lists->words.end(), slot + layout_.lists_offset());
+    lists_.push_back(*std::move(lists));
+  }
+  return {};
+}
+
+// Every processor and filter in turn, over the requests.
+SamplingRow CaseRun::SamplerRow(size_t r) {
+  std::uniform_real_distribution<float> unit(0, 1);
+  SamplingRow row{.temperature = r % 3 == 0 ? 0 : 0.5f + unit(random_),
+                  .top_k = r % 3 == 2 ? 20.0f : 0,
+                  .top_p = r % 2 == 1 ? 0.8f : 1,
+                  .min_p = r % 4 == 2 ? 0.05f : 0,
+                  .seed = random_(),
+                  .position = static_cast<uint32_t>(cached_[r])};
+  if (sampler_ < 0) return row;
+  row.logprobs = static_cast<int32_t>(r % 4) * 7 - 7;  // none, 0, 7, 14
+  if (r == 0) return row;
+  row.slot = static_cast<int32_t>(2 * r);
+  row.length = 20 + static_cast<int32_t>(cached_[r]);
+  row.prompt_length = 12;
+  switch (r % 8) {
+    case 1:
+      row.repetition_penalty = 1.5f;
+      row.presence_penalty = 0.5f;
+      row.frequency_penalty = 0.25f;
+      break;
+    case 2:
+      row.top_n_sigma = 1.5f;
+      break;
+    case 3:
+      row.use_mask = true;
+      row.bias_words = lists_[r].bias_words;
+      row.bad_word_words = lists_[r].bad_word_words;
+      break;
+    case 4:
+      row.typical_p = 0.7f;
+      break;
+    case 5:
+      row.xtc_probability = 0.9f;
+      row.xtc_threshold = 0.05f;
+      break;
+    case 6:
+      row.dry_multiplier = 0.8f;
+      row.dry_allowed_length = 1;
+      row.bias_words = lists_[r].bias_words;  // lists stand one after the other
+      row.bad_word_words = lists_[r].bad_word_words;
+      row.breaker_words = lists_[r].breaker_words;
+      break;
+    case 7:
+      row.forced = static_cast<int32_t>(layout_.vocabulary - 1);
+      break;
+    default:
+      row.use_mask = true;
+      row.temperature = 1;
+      break;
+  }
+  return row;
+}
+
+base::Status CaseRun::ResetSlots() {
+  if (sampler_ < 0) return {};
+  if (auto s = backend_.CopyToDevice(*queue_, bindings_.state[static_cast<size_t>(sampler_)][0],
+                                     slots_.data(), static_cast<int64_t>(slots_.size() * 4));
+      !s)
+    return s;
+  return backend_.Synchronize(*queue_);
+}
+
+base::Status CaseRun::TakeSlots(bool check) {
+  if (sampler_ < 0) return {};
+  std::vector<int32_t> now(slots_.size());
+  if (auto s = backend_.CopyToHost(*queue_, now.data(),
+                                   bindings_.state[static_cast<size_t>(sampler_)][0],
+                                   static_cast<int64_t>(now.size() * 4));
+      !s)
+    return s;
+  if (auto s = backend_.Synchronize(*queue_); !s) return s;
+  const auto words = static_cast<size_t>(layout_.words());
+  std::map<int32_t, std::vector<int32_t>>& want = node_states_[{sampler_, 0}].slots;
+  for (size_t slot = 0; slot * words < now.size(); ++slot) {
+    const std::span<const int32_t> got(&now[slot * words], words);
+    std::vector<int32_t>& reference = want[static_cast<int32_t>(slot)];
+    if (check && !std::equal(got.begin(), got.end(), reference.begin(), reference.end()))
+      return base::Error{base::Code::kInternal,
+                         fmt::format("slot {} is not as it should be", slot)};
+    reference.assign(got.begin(), got.end());
+  }
+  slots_ = std::move(now);
+  end_states_[{sampler_, 0}].slots = want;
+  return {};
+}
+
+// Rows of top_logprobs that asked for nothing hold anything.
+bool CaseRun::Compares(const Value& v, int64_t row, const StepInputs& in) const {
+  if (v.name.rfind("top_logprobs", 0) != 0) return true;
+  const Tensor& params = in.tensors.at(kSampleParams);
+  return UnpackSamplingRow(&params.f[static_cast<size_t>(row) * kSampleParamCount]).logprobs >= 0;
+}
+
 // Slots and block tables. Entries that no query of the step may touch are -1: past the end, and
 // before the window.
 void CaseRun::PageInputs(const OpStep& step, StepInputs& in) {
   for (size_t g = 0; g < blocks_.size(); ++g) {
+    if (static_cast<int>(g) == sampler_) continue;
     const int64_t window = case_.graph.state_groups[g].window, width = max_blocks(),
                   size = case_.block_size;
     Tensor slots, table;
@@ -212,24 +388,19 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   StepInputs in;
   Tensor ids, positions, starts, lens, rows, params;
   std::uniform_int_distribution<int32_t> token(0, 96);  // below every table's rows
-  std::uniform_real_distribution<float> unit(0, 1);
   starts.i.push_back(0);
   for (size_t r = 0; r < step.added.size(); ++r) {
     if (step.added[r] == 0) continue;
     for (int64_t i = 0; i < step.added[r]; ++i) {
-      ids.i.push_back(token(random_));
+      // What is generated is fed from the slot.
+      const bool fed = sampler_ >= 0 && cached_[r] > 0 && step.added[r] == 1;
+      ids.i.push_back(fed ? -1 - static_cast<int32_t>(2 * r) : token(random_));
       positions.i.push_back(static_cast<int32_t>(cached_[r] + i));
     }
     starts.i.push_back(static_cast<int32_t>(ids.i.size()));
     lens.i.push_back(static_cast<int32_t>(cached_[r] + step.added[r]));
     rows.i.push_back(static_cast<int32_t>(ids.i.size() - 1));
-    // Greedy, plain, and filtered rows in turn.
-    const SamplingRow sampling{.temperature = r % 3 == 0 ? 0 : 0.5f + unit(random_),
-                               .top_k = r % 3 == 2 ? 20.0f : 0,
-                               .top_p = r % 2 == 1 ? 0.8f : 1,
-                               .min_p = r % 4 == 2 ? 0.05f : 0,
-                               .seed = random_(),
-                               .position = static_cast<uint32_t>(cached_[r])};
+    const SamplingRow sampling = SamplerRow(r);
     params.f.resize(params.f.size() + kSampleParamCount);
     PackSamplingRow(sampling, &params.f[params.f.size() - kSampleParamCount]);
   }
@@ -289,8 +460,11 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
   if (auto s = backend_.Fill(*queue_, *arena, 0xff, plan.memory.arena_bytes); !s) return s;
   auto exe = backend_.Compile(plan, bindings_);
   if (!exe) return exe.error().In("compile");
+  if (auto s = ResetSlots(); !s) return s;
+  if (auto s = TakeSlots(false); !s) return s;  // the reference begins there too
   if (auto s = CheckNodes(**exe, in); !s) return s;
   if (auto s = CheckEnd(**exe, in); !s) return s;
+  if (auto s = TakeSlots(true); !s) return s;
   for (size_t r = 0; r < step.added.size(); ++r) cached_[r] += step.added[r];
   return timed_runs > 0 ? Time(**exe, timed_runs) : base::Status{};
 }
@@ -332,16 +506,22 @@ double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, con
   if (v.shape[0].sym == Sym::kTokens) rows = in.header.tokens * v.shape[0].count;
   if (v.shape[0].sym == Sym::kOutputs) rows = in.header.outputs * v.shape[0].count;
   if (rows == 0) return 0;
+  const size_t width =
+      std::max(got.f.size(), got.i.size()) / static_cast<size_t>(got.shape[0].At({}));
   if (v.dtype == DType::kI32) {
-    return std::equal(got.i.begin(), got.i.begin() + rows, want.i.begin()) ? 0 : INFINITY;
+    for (size_t i = 0; i < static_cast<size_t>(rows) * width; ++i) {
+      if (got.i[i] != want.i[i] && Compares(v, static_cast<int64_t>(i / width), in))
+        return INFINITY;
+    }
+    return 0;
   }
-  const size_t width = got.f.size() / static_cast<size_t>(got.shape[0].At({}));
   float largest = 0;
   for (size_t i = 0; i < static_cast<size_t>(rows) * width; ++i) {
     if (std::isfinite(want.f[i])) largest = std::max(largest, std::fabs(want.f[i]));
   }
   double worst = 0;
   for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+    if (!Compares(v, static_cast<int64_t>(r), in)) continue;
     // Rows that are small by cancellation are measured against a hundredth of the tensor.
     double scale = std::max(1e-2 * largest, 1e-30), error = 0;
     for (size_t i = r * width; i < (r + 1) * width; ++i) {
@@ -371,6 +551,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
     double bound = case_.tolerance;
+    if (auto s = ResetSlots(); !s) return s;
     if (auto s = exe.RunFirst(*queue_, static_cast<int>(n) + 1); !s) return s.error().In(node.name);
     std::vector<Tensor> held(node.inputs.size());
     std::vector<const Tensor*> args;
@@ -384,6 +565,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
         continue;
       }
       if (v.kind == ValueKind::kWeight) held[i].f = weights_.at(v.name).values;
+      if (CountsAsBf16(g, node, node.inputs[i])) held[i].f = RoundedToBf16(std::move(held[i].f));
       if (v.kind == ValueKind::kInput) held[i] = in.tensors.at(v.name);
       held[i].shape.clear();
       for (const Dim& d : v.shape) held[i].shape.emplace_back(d.At(in.bucket));
@@ -396,6 +578,9 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
         auto t = Read(exe, node.inputs[i], in.bucket);
         if (!t) return t.error();
         held[i] = *std::move(t);
+        // Ids of padding rows are anything.
+        if (v.dtype == DType::kI32 && v.shape[0] == T())
+          std::fill(held[i].i.begin() + in.header.tokens, held[i].i.end(), 0);
       }
       args.push_back(&held[i]);
     }
@@ -410,6 +595,17 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
       }
       auto got = Read(exe, node.outputs[o], in.bucket);
       if (!got) return got.error();
+      if (node.op == Op::kTopLogprobs && o == 0) {  // ranks are exact, and larger than the rest
+        for (size_t r = 0; r < static_cast<size_t>(in.header.outputs); ++r) {
+          float &rank = got->f[r * kLogprobValues + 1],
+                &right = (*want)[o].f[r * kLogprobValues + 1];
+          if (rank != right && Compares(v, static_cast<int64_t>(r), in)) {
+            return base::Error{base::Code::kInternal,
+                               fmt::format("row {} has rank {}, not {}", r, rank, right)};
+          }
+          rank = right = 0;
+        }
+      }
       Note(Error(v, *got, (*want)[o], in), bound,
            fmt::format("{} {} (T={} R={})", Name(node.op), node.name, in.bucket.tokens,
                        in.bucket.requests));
@@ -428,15 +624,26 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
     if (!t) return t.error();
     before.push_back(*std::move(t));
   }
+  if (auto s = ResetSlots(); !s) return s;
   if (auto s = exe.Run(*queue_); !s) return s.error().In("run");
   if (auto s = backend_.Synchronize(*queue_); !s) return s;
+  if (auto s = ResetSlots(); !s) return s;
   auto profile = exe.Profile(*queue_);
   if (!profile) return profile.error().In("profile");
   if (profile->size() != g.nodes.size())
     return base::Error{base::Code::kInternal, "the profile has not one time a node"};
 
-  Interpreter interpreter(
-      g, [&](const Value& w) { return weights_.at(w.name).values; }, case_.block_size);
+  std::set<std::string> rounded;
+  for (const Node& n : g.nodes) {
+    for (const ValueId v : n.inputs) {
+      if (CountsAsBf16(g, n, v)) rounded.insert(g.value(v).name);
+    }
+  }
+  const auto weight = [&](const Value& w) {
+    const std::vector<float>& values = weights_.at(w.name).values;
+    return rounded.contains(w.name) ? RoundedToBf16(values) : values;
+  };
+  Interpreter interpreter(g, weight, case_.block_size);
   for (const auto& [key, state] : end_states_) interpreter.state(key.first, key.second) = state;
   auto values = interpreter.Run(in.bucket, in.tensors);
   if (!values) return values.error().In("interpreter");
@@ -446,7 +653,9 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
     }
   }
   bool quantised = false;
-  for (const Value& v : g.values) quantised |= v.dtype == DType::kQ8_A32;
+  for (const Value& v : g.values) {
+    quantised |= v.dtype == DType::kQ8_A32 || (v.kind == ValueKind::kNode && v.dtype == DType::kBF16);
+  }
   // Errors add up over nodes; codes that fall the other way are worth a percent of a value,
   // averaged over a row.
   const double bound = quantised ? 3e-2 : 20 * case_.tolerance;
@@ -458,8 +667,9 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
       return base::Error{base::Code::kInternal,
                          fmt::format("{} differs when the step is run again", v.name)};
     }
-    // A choice may flip with the last bit of a logit; it was checked on its own inputs above.
-    if (v.dtype == DType::kI32) continue;
+    // A choice may flip with the last bit of a logit; it was checked on its own inputs above, as
+    // was the log-probability of what was chosen.
+    if (v.dtype == DType::kI32 || v.name.rfind("top_logprobs", 0) == 0) continue;
     Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in), bound,
          "output " + v.name);
   }

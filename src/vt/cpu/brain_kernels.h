@@ -165,55 +165,84 @@ inline void ShapeTiles(int64_t rows0, int64_t rows1) {
   _tile_loadconfig(&c);
 }
 
-// All rows of x by `count` panels of pairs. `stage` holds 32 x 32 sums.
+// Two panels' values of so many k stay in the first cache level (32 KiB), the sums of so many rows
+// of x by two panels in the second (32 KiB), beside those rows.
+constexpr int64_t kTileDepth = 512, kTileBlock = 256;
+
+// Sums [32][32] of up to 32 rows of x by two panels over k values [begin, end), added to what is
+// there unless begin is 0.
+inline void TileSums(const std::byte* x, int64_t stride, bool second, const std::byte* w0,
+                     const std::byte* w1, int64_t begin, int64_t end, float* sums) {
+  const std::byte* x1 = x + kTileRowsOfX * stride;
+  constexpr int64_t kPitch = 32 * 4, kLower = 16 * 32;
+  if (begin == 0) {
+    _tile_zero(0);
+    _tile_zero(1);
+    if (second) {
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+  } else {
+    _tile_loadd(0, sums, kPitch);
+    _tile_loadd(1, sums + 16, kPitch);
+    if (second) {
+      _tile_loadd(2, sums + kLower, kPitch);
+      _tile_loadd(3, sums + kLower + 16, kPitch);
+    }
+  }
+  if (second) {
+    for (int64_t k = begin; k < end; k += kTileValues) {
+      _tile_loadd(4, x + 2 * k, stride);
+      _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
+      _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, x1 + 2 * k, stride);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(2, sums + kLower, kPitch);
+    _tile_stored(3, sums + kLower + 16, kPitch);
+  } else {
+    for (int64_t k = begin; k < end; k += kTileValues) {
+      _tile_loadd(4, x + 2 * k, stride);
+      _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
+      _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+  }
+  _tile_stored(0, sums, kPitch);
+  _tile_stored(1, sums + 16, kPitch);
+}
+
+// All rows of x by `count` panels of pairs. `sums` holds kTileBlock x 32.
 inline void TilePanels(const LinearArgs& a, int64_t panel, int64_t count, const std::byte* const* w,
-                       float* stage) {
+                       float* sums) {
   asm volatile("" : : : "memory");  // loads of tiles are not known to read memory
   int64_t shaped0 = -1, shaped1 = -1;
-  for (int64_t r = 0; r < a.rows; r += 2 * kTileRowsOfX) {
-    const int64_t left = a.rows - r;
-    const int64_t rows0 = left < kTileRowsOfX ? left : kTileRowsOfX;
-    const int64_t rows1 = left - rows0 < kTileRowsOfX ? left - rows0 : kTileRowsOfX;
-    if (rows0 != shaped0 || rows1 != shaped1) {
-      ShapeTiles(rows0, rows1);
-      shaped0 = rows0;
-      shaped1 = rows1;
-    }
-    const std::byte* x0 = a.x + r * a.x_stride;
-    const std::byte* x1 = x0 + kTileRowsOfX * a.x_stride;
+  for (int64_t block = 0; block < a.rows; block += kTileBlock) {
+    const int64_t rows = a.rows - block < kTileBlock ? a.rows - block : kTileBlock;
+    const std::byte* x = a.x + block * a.x_stride;
     for (int64_t p = 0; p < count; p += 2) {
       const std::byte *w0 = w[p], *w1 = w[p + 1 < count ? p + 1 : p];
-      _tile_zero(0);
-      _tile_zero(1);
-      if (rows1 > 0) {
-        _tile_zero(2);
-        _tile_zero(3);
-        for (int64_t k = 0; k < a.k; k += kTileValues) {
-          _tile_loadd(4, x0 + 2 * k, a.x_stride);
-          _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
-          _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
-          _tile_dpbf16ps(0, 4, 6);
-          _tile_loadd(5, x1 + 2 * k, a.x_stride);
-          _tile_dpbf16ps(1, 4, 7);
-          _tile_dpbf16ps(2, 5, 6);
-          _tile_dpbf16ps(3, 5, 7);
-        }
-        _tile_stored(2, stage + 16 * 32, 128);
-        _tile_stored(3, stage + 16 * 32 + 16, 128);
-      } else {
-        for (int64_t k = 0; k < a.k; k += kTileValues) {
-          _tile_loadd(4, x0 + 2 * k, a.x_stride);
-          _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
-          _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
-          _tile_dpbf16ps(0, 4, 6);
-          _tile_dpbf16ps(1, 4, 7);
+      for (int64_t begin = 0; begin < a.k; begin += kTileDepth) {
+        const int64_t end = begin + kTileDepth < a.k ? begin + kTileDepth : a.k;
+        for (int64_t r = 0; r < rows; r += 2 * kTileRowsOfX) {
+          const int64_t left = rows - r;
+          const int64_t rows0 = left < kTileRowsOfX ? left : kTileRowsOfX;
+          const int64_t rows1 = left - rows0 < kTileRowsOfX ? left - rows0 : kTileRowsOfX;
+          if (rows0 != shaped0 || rows1 != shaped1) {
+            ShapeTiles(rows0, rows1);
+            shaped0 = rows0;
+            shaped1 = rows1;
+          }
+          TileSums(x + r * a.x_stride, a.x_stride, rows1 > 0, w0, w1, begin, end, sums + r * 32);
         }
       }
-      _tile_stored(0, stage, 128);
-      _tile_stored(1, stage + 16, 128);
-      for (int64_t m = 0; m < rows0 + rows1; ++m) {
-        WriteRow(a, r + m, panel + p, Load(stage + m * 32));
-        if (p + 1 < count) WriteRow(a, r + m, panel + p + 1, Load(stage + m * 32 + 16));
+      for (int64_t m = 0; m < rows; ++m) {
+        WriteRow(a, block + m, panel + p, Load(sums + m * 32));
+        if (p + 1 < count) WriteRow(a, block + m, panel + p + 1, Load(sums + m * 32 + 16));
       }
     }
   }
@@ -252,8 +281,8 @@ template <ir::DType T>
 void TileLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scratch) {
   constexpr bool kPlain = T == ir::DType::kBF16;
   if (kPlain && (a.rows < 4 || a.k % kTileValues != 0)) return PairLinear(a, begin, end, scratch);
-  float* stage = reinterpret_cast<float*>(scratch);
-  scratch += 32 * 32 * 4;
+  float* sums = reinterpret_cast<float*>(scratch);
+  scratch += kTileBlock * 32 * 4;
   const std::byte* w[kTilePanels];
   for (int64_t p = begin; p < end; p += kTilePanels) {
     const int64_t count = p + kTilePanels < end ? kTilePanels : end - p;
@@ -273,7 +302,7 @@ void TileLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scra
         w[i] = pairs;
       }
     }
-    TilePanels(a, p, count, w, stage);
+    TilePanels(a, p, count, w, sums);
   }
 }
 

@@ -1,5 +1,6 @@
 // Choosing tokens from logits, and feeding chosen ones to the next step.
 #include "base/strings.h"
+#include "vt/cpu/sampler.h"
 #include "vt/cpu/step.h"
 #include "vt/ir/sampling.h"
 
@@ -68,20 +69,28 @@ class ArgMaxStep : public Step {
   int32_t* out_;
 };
 
+// Scratch of the thread that runs a row.
+Sampler& ThisThreadsSampler() {
+  thread_local Sampler sampler;
+  return sampler;
+}
+
 class SampleStep : public Step {
  public:
-  SampleStep(ir::NodeId node, const RowsView& logits, const RowsView& params, Slots slots,
-             int32_t* out)
-      : Step(node), logits_(logits), params_(params), slots_(slots), out_(out) {}
+  SampleStep(ir::NodeId node, const KernelSet& k, const RowsView& logits, const RowsView& params,
+             Slots slots, int32_t* out)
+      : Step(node), kernels_(k), logits_(logits), params_(params), slots_(slots), out_(out) {}
   int64_t Chunks(const ir::Bucket& now) const override { return logits_.count(now); }
   void Run(const ir::Bucket&, int64_t i, std::byte*) const override {
     const ir::SamplingRow row = ir::UnpackSamplingRow(params_.row(i));
     int32_t* slot = slots_.at(row.slot);
-    out_[i] = ir::SampleToken(logits_.row(i), logits_.width, row, slot, slots_.layout);
+    out_[i] = ThisThreadsSampler().Choose(kernels_, logits_.row(i), logits_.width, row, slot,
+                                          slots_.layout);
     if (slot != nullptr && row.forced < 0) ir::RecordToken(row, slots_.layout, out_[i], slot);
   }
 
  private:
+  const KernelSet& kernels_;
   RowsView logits_, params_;
   Slots slots_;
   int32_t* out_;
@@ -89,18 +98,25 @@ class SampleStep : public Step {
 
 class LogprobStep : public Step {
  public:
-  LogprobStep(ir::NodeId node, const RowsView& logits, const RowsView& params,
+  LogprobStep(ir::NodeId node, const KernelSet& k, const RowsView& logits, const RowsView& params,
               const int32_t* tokens, const RowsView& values, int32_t* ids)
-      : Step(node), logits_(logits), params_(params), tokens_(tokens), values_(values), ids_(ids) {}
+      : Step(node),
+        kernels_(k),
+        logits_(logits),
+        params_(params),
+        tokens_(tokens),
+        values_(values),
+        ids_(ids) {}
   int64_t Chunks(const ir::Bucket& now) const override { return logits_.count(now); }
   void Run(const ir::Bucket&, int64_t i, std::byte*) const override {
     const ir::SamplingRow row = ir::UnpackSamplingRow(params_.row(i));
     if (row.logprobs < 0 || tokens_[i] < 0 || tokens_[i] >= logits_.width) return;
-    ir::TopLogprobs(logits_.row(i), logits_.width, row, tokens_[i], values_.row(i),
-                    ids_ + i * ir::kBestTokens);
+    ThisThreadsSampler().TopLogprobs(kernels_, logits_.row(i), logits_.width, row, tokens_[i],
+                                     values_.row(i), ids_ + i * ir::kBestTokens);
   }
 
  private:
+  const KernelSet& kernels_;
   RowsView logits_, params_;
   const int32_t* tokens_;
   RowsView values_;
@@ -133,13 +149,14 @@ base::Status CompileChoice(const Context& c, ir::NodeId id, Steps& steps) {
     if (n.op == Op::kArgMax) {
       step = std::make_unique<ArgMaxStep>(id, c.kernels, logits, ids_at(n.outputs[0]));
     } else if (n.op == Op::kSample) {
-      step = std::make_unique<SampleStep>(id, logits, Take(c.Rows(n.inputs[1]), status),
+      step = std::make_unique<SampleStep>(id, c.kernels, logits, Take(c.Rows(n.inputs[1]), status),
                                           Take(SlotsOf(c, n, n.inputs[2]), status),
                                           ids_at(n.outputs[0]));
     } else {
-      step = std::make_unique<LogprobStep>(
-          id, logits, Take(c.Rows(n.inputs[1]), status), Take(c.Input(n.inputs[2]), status),
-          Take(c.Rows(n.outputs[0]), status), ids_at(n.outputs[1]));
+      step =
+          std::make_unique<LogprobStep>(id, c.kernels, logits, Take(c.Rows(n.inputs[1]), status),
+                                        Take(c.Input(n.inputs[2]), status),
+                                        Take(c.Rows(n.outputs[0]), status), ids_at(n.outputs[1]));
     }
   }
   if (!status) return status;

@@ -30,9 +30,9 @@ struct LinearArgs {
 // Panels [begin, end). `scratch` has LinearScratchBytes(k).
 using LinearFn = void (*)(const LinearArgs&, int64_t begin, int64_t end, std::byte* scratch);
 // Two panels unpacked to codes or floats, their scales and minima, and the sums of a few rows of x;
-// or four panels unpacked to bf16, the codes and scales of one, and a tile of results.
+// or four panels unpacked to bf16, the codes and scales of one, and sums (brain_kernels.h).
 constexpr int64_t LinearScratchBytes(int nr, int64_t k) {
-  return int64_t{nr} * k * 10 + k * 8 + 4096;
+  return int64_t{nr} * k * 10 + k * 8 + (36 << 10);
 }
 
 // Row `lane` of a panel as f32.
