@@ -171,7 +171,10 @@ awaitable<void> Connection::Run(bool refuse) {
       if (ec) Close();
     }
     if (!closed_ && refuse) {
-      co_await Refuse({503, "The server has too many connections: try again later."}, {});
+      // Named, because GCC 12 destroys braced temporaries of an awaited call twice.
+      Failure full{503, "The server has too many connections: try again later."};
+      const HttpRequest unread;
+      co_await Refuse(std::move(full), unread);
     } else if (!closed_) {
       co_await Serve();
     }

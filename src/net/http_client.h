@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -19,6 +20,8 @@ struct Url {
   uint16_t port = 0;  // the scheme's own where none is written
 };
 base::Result<Url> ParseUrl(std::string_view text);  // http and https alone
+// A Location, which may be relative to the page that names it.
+base::Result<Url> Resolve(const Url& page, std::string_view location);
 
 struct ClientOptions {
   double connect_seconds = 10;
@@ -40,10 +43,12 @@ class HttpClient {
   explicit HttpClient(ClientOptions options = {});
   ~HttpClient();
 
-  // `on_headers` (optional) sees the answer before its body; `on_body` gets the body in pieces as
+  // `on_headers` (optional) sees the answer before its body, not those of redirects that are
+  // followed, and returns false to break off (kCancelled); `on_body` gets the body in pieces as
   // they come and returns false to break off (kCancelled). Credentials in `headers` (authorization)
   // are not sent on to another host after a redirect. Errors: kUnavailable (no connection, broken
-  // off: the sentence says after how many bytes), kInvalidArgument (URL).
+  // off: the sentence says after how many bytes), kInvalidArgument (URL, certificate file),
+  // kResourceExhausted (a body over max_body_bytes).
   base::Result<ClientResponse> Send(
       std::string_view method, const std::string& url,
       const std::vector<std::pair<std::string, std::string>>& headers = {},

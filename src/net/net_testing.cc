@@ -158,6 +158,56 @@ std::string Post(std::string_view path, std::string_view body, std::string_view 
                      body.size(), more_headers, body);
 }
 
+CannedServer::CannedServer(std::function<std::string(const std::string&)> respond)
+    : respond_(std::move(respond)) {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  ::listen(listener_, 16);
+  socklen_t size = sizeof address;
+  ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+  port_ = ntohs(address.sin_port);
+  thread_ = std::thread([this] { Serve(); });
+}
+
+CannedServer::~CannedServer() {
+  ::shutdown(listener_, SHUT_RDWR);  // wakes accept
+  thread_.join();
+  ::close(listener_);
+}
+
+void CannedServer::Serve() {
+  while (true) {
+    const int client = ::accept(listener_, nullptr, nullptr);
+    if (client < 0) return;
+    std::string request;
+    char buffer[4096];
+    while (request.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t n = ::recv(client, buffer, sizeof buffer, 0);
+      if (n <= 0) break;
+      request.append(buffer, static_cast<size_t>(n));
+    }
+    const std::string answer = request.empty() ? "" : respond_(request);
+    for (size_t sent = 0; sent < answer.size();) {
+      const ssize_t n = ::send(client, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      sent += static_cast<size_t>(n);
+    }
+    ::close(client);
+  }
+}
+
+std::string ErrorBody(int status, std::string_view sentence) {
+  return fmt::format("{{\"error\":{{\"code\":{},\"message\":\"{}\"}}}}", status, sentence);
+}
+
+RawAnswer Ask(TestServer& server, std::string_view request, bool head) {
+  RawSocket client(server.port());
+  return client.Send(request) ? ReadAnswer(client, head) : RawAnswer();
+}
+
 namespace {
 
 void WriteKey(const std::string& path, EVP_PKEY* key) {
