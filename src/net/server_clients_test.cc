@@ -363,6 +363,7 @@ TEST(HttpServer, EveryExchangeEndsWhenClientsLeaveAtRandom) {
   ServerOptions options;
   options.port = 0;
   options.threads = 2;
+  options.header_seconds = 0.2;  // some send half a request and wait
   auto server = HttpServer::Listen(
       options,
       [&](std::shared_ptr<Exchange> e) {
