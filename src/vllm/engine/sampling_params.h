@@ -27,27 +27,27 @@ struct SamplingParams {
   float dry_multiplier = 0.0f;  // 0: off
   float dry_base = 1.75f;
   int32_t dry_allowed_length = 2;
-  int32_t dry_penalty_last_n = -1;    // -1: the whole context; 0: off
-  std::vector<int32_t> dry_breakers;  // token ids that end a repeated sequence
-  float xtc_probability = 0.0f;       // [0, 1]; 0: off
+  int32_t dry_penalty_last_n = -1;         // -1: the whole context; 0: off
+  std::vector<int32_t> dry_breakers = {};  // token ids that end a repeated sequence
+  float xtc_probability = 0.0f;            // [0, 1]; 0: off
   float xtc_threshold = 0.1f;
 
-  std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, [-100, 100])
-  std::vector<int32_t> allowed_token_ids;             // empty: all
-  std::vector<std::vector<int32_t>> bad_words;        // token sequences that may not be completed
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // (token id, [-100, 100])
+  std::vector<int32_t> allowed_token_ids = {};             // empty: all
+  std::vector<std::vector<int32_t>> bad_words = {};  // token sequences that may not be completed
 
   int64_t max_tokens = 256;
   int64_t min_tokens = 0;  // no end token, stop id or stop string counts before
-  std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> stop_token_ids = {};
   bool ignore_eos = false;
 
-  std::optional<uint64_t> seed;  // none: 64 bits are drawn at admission
-  int32_t n = 1;                 // choices of one prompt
+  std::optional<uint64_t> seed = {};  // none: 64 bits are drawn at admission
+  int32_t n = 1;                      // choices of one prompt
   int32_t logprobs = -1;         // -1: none; 0..kMaxLogprobs: the token's and so many of the best
   int32_t prompt_logprobs = -1;  // likewise for every prompt token but the first
 
   // Of the text, judged by OutputText and not by the engine:
-  std::vector<std::string> stop;
+  std::vector<std::string> stop = {};
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
 };

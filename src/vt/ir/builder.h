@@ -27,7 +27,7 @@ struct KvOptions {
   DType dtype = DType::kF16;
   int64_t block_size = 16;               // tokens
   int64_t max_model_len = 2048;          // gives max_blocks, the width of the block tables
-  std::optional<SamplerLayout> sampler;  // of the graph's sampler; none: Sample is an error
+  std::optional<SamplerLayout> sampler = {};  // of the graph's sampler; none: Sample is an error
 };
 
 class Builder {
