@@ -12,6 +12,7 @@ function(vllm_room name)
   endif()
 endfunction()
 
+set(VLLM_OUTER_FLAGS "" CACHE STRING "Compiler flags of programs and tests, after all others")
 set(VLLM_TEST_SHARDS "" CACHE STRING
   "Runs each test program in this many parts instead of a process a case: for builds whose programs start slowly")
 
@@ -21,6 +22,7 @@ function(vllm_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
   target_compile_definitions(${name} PRIVATE VLLM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" VLLM_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_compile_options(${name} PRIVATE ${VLLM_OUTER_FLAGS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   if(VLLM_TEST_SHARDS)
     foreach(shard RANGE 1 ${VLLM_TEST_SHARDS})

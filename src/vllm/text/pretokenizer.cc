@@ -1,5 +1,6 @@
 #include "vllm/text/pretokenizer.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/strings.h"

@@ -179,9 +179,10 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
     };
     ir::Interpreter oracle(plan.graph, values, 16);
     // The same int8 activations on both sides, unless f32 rounding moves one by a step: 1/127 of a
-    // block's maximum in one of 64 products, through two layers. Of bf16: steps of 2^-8, and the
-    // last linear's 64 weights, which here are a table too, off by 2^-9 each.
-    const float bound = rounded.empty() ? 0.02f : 0.05f;
+    // block's maximum in one of 64 products, through two layers. Of bf16: the last linear's
+    // weights, which are a table too, are off by up to 2^-9 each: 64 products of about 2.5, at
+    // random.
+    const float bound = rounded.empty() ? 0.02f : 0.1f;
 
     // A prompt of 20 beside one of 9, then a piece of 5 with a decode and a new prompt, then
     // decodes alone.
