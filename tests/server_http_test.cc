@@ -2,6 +2,7 @@
 // people reported about other servers are named after what went wrong there.
 #include <gtest/gtest.h>
 
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <set>
 #include <thread>

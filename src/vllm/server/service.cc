@@ -1,10 +1,9 @@
 #include "vllm/server/service.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <ctime>
 
+#include "base/os/socket.h"
 #include "base/strings.h"
 
 namespace vllm::server {
@@ -15,7 +14,7 @@ Service::Service(ServiceOptions options, const Log& log)
     lanes_.push_back(std::make_unique<Lane>());
     Lane& lane = *lanes_.back();
     lane.thread = std::thread([this, &lane] {
-      ::pthread_setname_np(::pthread_self(), "vllm-output");
+      base::os::NameThread("vllm-output");
       RunLane(lane);
     });
   }

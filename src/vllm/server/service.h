@@ -33,10 +33,10 @@
 namespace vllm::server {
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;  // at least one; the first stands in answers
-  std::vector<std::string> api_keys;     // none: everyone may ask
-  std::optional<ToolFormat> tools;       // none: as the chat template shows
-  bool auto_tools = true;                // whether the chat template may decide
+  std::vector<std::string> model_names;    // at least one; the first stands in answers
+  std::vector<std::string> api_keys = {};  // none: everyone may ask
+  std::optional<ToolFormat> tools = {};    // none: as the chat template shows
+  bool auto_tools = true;                  // whether the chat template may decide
   bool log_requests = true;
   int prepare_threads = 2;
   int output_threads = 1;

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
-
-#include <boost/json/serialize.hpp>
 #include <map>
 
 #include "vllm/server/server_testing.h"

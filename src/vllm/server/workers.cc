@@ -1,15 +1,15 @@
 #include "vllm/server/workers.h"
 
-#include <pthread.h>
-
 #include <algorithm>
+
+#include "base/os/socket.h"
 
 namespace vllm::server {
 
 Workers::Workers(int threads) {
   for (int i = 0; i < std::max(1, threads); ++i) {
     threads_.emplace_back([this] {
-      ::pthread_setname_np(::pthread_self(), "vllm-prepare");
+      base::os::NameThread("vllm-prepare");
       Run();
     });
   }
