@@ -46,6 +46,58 @@ float MostNoise(float best) { return std::fabs(best) < 16384 ? kMostNoise : INFI
 
 float NoiseOf(uint32_t bits) { return -std::log(-std::log(ir::Uniform(bits))); }
 
+// Keeps the best of `all` until their weights sum up to `wanted`, and at least one; false when all
+// together do not. Sorts little: it looks for the bucket of keys in which the sum is reached, again
+// and again, until that is small.
+template <typename T>
+bool KeepPrefix(std::vector<T>& all, double wanted) {
+  constexpr int kBuckets = 256;
+  size_t low = 0, high = all.size();
+  double sum = 0;  // of [0, low), which is kept; what is behind `high` is not
+  const auto at = [&](size_t i) { return all.begin() + static_cast<long>(i); };
+  while (high - low > 64) {
+    double best = all[low].key(), worst = best;
+    for (size_t i = low; i < high; ++i) {
+      best = std::max(best, all[i].key());
+      worst = std::min(worst, all[i].key());
+    }
+    const double scale = kBuckets / (best - worst);
+    if (!std::isfinite(scale)) {  // one key: by id
+      const size_t middle = (low + high) / 2;
+      std::nth_element(at(low), at(middle), at(high));
+      double mass = 0;
+      for (size_t i = low; i < middle; ++i) mass += all[i].mass();
+      (sum + mass >= wanted ? high : low) = middle;
+      if (low == middle) sum += mass;
+      continue;
+    }
+    const auto bucket = [&](const T& t) {
+      return std::min(kBuckets - 1, static_cast<int>((best - t.key()) * scale));
+    };
+    double masses[kBuckets] = {};
+    for (size_t i = low; i < high; ++i) masses[bucket(all[i])] += all[i].mass();
+    int reached = 0;
+    while (reached < kBuckets - 1 && sum + masses[reached] < wanted) sum += masses[reached++];
+    const auto first =
+        std::partition(at(low), at(high), [&](const T& t) { return bucket(t) < reached; });
+    const auto end =
+        std::partition(first, at(high), [&](const T& t) { return bucket(t) == reached; });
+    low = static_cast<size_t>(first - all.begin());
+    high = static_cast<size_t>(end - all.begin());
+  }
+  std::sort(at(low), at(high));
+  bool reached = high < all.size();
+  for (; low < high; ++low) {
+    sum += all[low].mass();
+    if (sum < wanted) continue;
+    high = low + 1;
+    reached = true;
+    break;
+  }
+  all.resize(std::max<size_t>(high, 1));
+  return reached;
+}
+
 }  // namespace
 
 Sampler::Sampler() {
@@ -91,60 +143,27 @@ double Sampler::Mass() const {
   return sum;
 }
 
-// Rare, so plain; in doubles.
+// In doubles, like the reference.
 void Sampler::KeepTypical(const Draw& d) {
-  std::sort(kept_.begin(), kept_.end());
-  std::vector<double> p(kept_.size());
-  double total = 0, entropy = 0;
-  for (size_t i = 0; i < p.size(); ++i)
-    total += p[i] = std::exp(static_cast<double>(kept_[i].score) - kept_[0].score);
-  for (double& v : p) {
-    v /= total;
-    if (v > 0) entropy -= v * std::log(v);
+  double total = 0, surprise = 0;  // sums of e^s and of e^s s
+  for (const Candidate& c : kept_) {
+    const double s = static_cast<double>(c.score) - static_cast<double>(d.best), e = std::exp(s);
+    total += e;
+    surprise -= e * s;
   }
-  std::vector<std::pair<double, size_t>> order(p.size());
-  for (size_t i = 0; i < p.size(); ++i) order[i] = {std::fabs(-std::log(p[i]) - entropy), i};
-  std::sort(order.begin(), order.end());
-  std::vector<Candidate> typical;
-  double sum = 0;
-  for (const auto& [distance, i] : order) {
-    typical.push_back(kept_[i]);
-    sum += p[i];
-    if (sum >= d.row.typical_p - kSlack) break;
+  const double logarithm = std::log(total), entropy = surprise / total + logarithm;
+  std::vector<Surprise> all;
+  all.reserve(kept_.size());
+  for (const Candidate& c : kept_) {
+    const double s = static_cast<double>(c.score) - static_cast<double>(d.best);
+    all.push_back({c, -std::fabs(logarithm - s - entropy), std::exp(s)});
   }
-  kept_ = std::move(typical);
+  KeepPrefix(all, (static_cast<double>(d.row.typical_p) - kSlack) * total);
+  kept_.clear();
+  for (const Surprise& s : all) kept_.push_back(s.candidate);
 }
 
-// Halves the range in which the sum of the best reaches p, until it is worth sorting.
-bool Sampler::KeepTopP(double p, double total) {
-  const double wanted = (p - kSlack) * total;
-  size_t low = 0, high = kept_.size();
-  double sum = 0;  // of [0, low)
-  const auto at = [&](size_t i) { return kept_.begin() + static_cast<long>(i); };
-  while (high - low > 32) {
-    const size_t middle = (low + high) / 2;
-    std::nth_element(at(low), at(middle), at(high));
-    double mass = 0;
-    for (size_t i = low; i < middle; ++i) mass += static_cast<double>(kept_[i].weight);
-    if (sum + mass >= wanted) {
-      high = middle;
-    } else {
-      sum += mass;
-      low = middle;
-    }
-  }
-  std::sort(at(low), at(high));
-  bool reached = high < kept_.size();
-  for (; low < high; ++low) {
-    sum += static_cast<double>(kept_[low].weight);
-    if (sum < wanted) continue;
-    high = low + 1;
-    reached = true;
-    break;
-  }
-  kept_.resize(std::max<size_t>(high, 1));
-  return reached;
-}
+bool Sampler::KeepTopP(double p, double total) { return KeepPrefix(kept_, (p - kSlack) * total); }
 
 // Looks at the best few first: most often they have the mass. `low` is safe: all below it together
 // are less than what top-p drops.

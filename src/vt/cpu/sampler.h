@@ -34,6 +34,18 @@ class Sampler {
     bool operator<(const Candidate& o) const {
       return score != o.score ? score > o.score : id < o.id;
     }
+    double key() const { return score; }
+    double mass() const { return weight; }
+  };
+  // For typical-p: how near its surprise is to the entropy, at most 0.
+  struct Surprise {
+    Candidate candidate;
+    double nearness, p;
+    bool operator<(const Surprise& o) const {
+      return nearness != o.nearness ? nearness > o.nearness : candidate < o.candidate;
+    }
+    double key() const { return nearness; }
+    double mass() const { return p; }
   };
   // A row whose scores are filtered and drawn from.
   struct Draw {
