@@ -407,7 +407,7 @@ TEST(HttpServer, EveryExchangeEndsWhenClientsLeaveAtRandom) {
   for (unsigned t = 0; t < 4; ++t) {
     clients.emplace_back([&, t] {
       std::mt19937 random(t);
-      for (int i = 0; i < 150; ++i) {
+      for (int i = 0; i < 60; ++i) {
         RawSocket client((*server)->port());
         if (!client.connected()) continue;
         const std::string request = Get("/x");
