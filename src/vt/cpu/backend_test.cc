@@ -249,7 +249,7 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
     EXPECT_FALSE((*executable)->Run(*queue).ok());
     int fused = 0;
     for (const ir::Node& n : plan.graph.nodes) fused += ir::IsFused(n.op);
-    EXPECT_GE(fused, 10);  // else this test saw only primitives
+    EXPECT_GE(fused, rounded.empty() ? 10 : 8);  // else this test saw only primitives
   }
 }
 

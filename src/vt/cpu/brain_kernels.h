@@ -165,33 +165,21 @@ inline void ShapeTiles(int64_t rows0, int64_t rows1) {
   _tile_loadconfig(&c);
 }
 
-// Two panels' values of so many k stay in the first cache level (32 KiB), the sums of so many rows
-// of x by two panels in the second (32 KiB), beside those rows.
-constexpr int64_t kTileDepth = 512, kTileBlock = 256;
+// Rows of x whose sums by two panels are kept (32 KiB) before they are written.
+constexpr int64_t kTileBlock = 256;
 
-// Sums [32][32] of up to 32 rows of x by two panels over k values [begin, end), added to what is
-// there unless begin is 0.
+// Sums [32][32] of up to 32 rows of x by two panels. All of k in one go: keeping a stretch of k in
+// the first cache level was 14% slower, for the sums that go out and in.
 inline void TileSums(const std::byte* x, int64_t stride, bool second, const std::byte* w0,
-                     const std::byte* w1, int64_t begin, int64_t end, float* sums) {
+                     const std::byte* w1, int64_t values, float* sums) {
   const std::byte* x1 = x + kTileRowsOfX * stride;
   constexpr int64_t kPitch = 32 * 4, kLower = 16 * 32;
-  if (begin == 0) {
-    _tile_zero(0);
-    _tile_zero(1);
-    if (second) {
-      _tile_zero(2);
-      _tile_zero(3);
-    }
-  } else {
-    _tile_loadd(0, sums, kPitch);
-    _tile_loadd(1, sums + 16, kPitch);
-    if (second) {
-      _tile_loadd(2, sums + kLower, kPitch);
-      _tile_loadd(3, sums + kLower + 16, kPitch);
-    }
-  }
+  _tile_zero(0);
+  _tile_zero(1);
   if (second) {
-    for (int64_t k = begin; k < end; k += kTileValues) {
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < values; k += kTileValues) {
       _tile_loadd(4, x + 2 * k, stride);
       _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
       _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
@@ -204,7 +192,7 @@ inline void TileSums(const std::byte* x, int64_t stride, bool second, const std:
     _tile_stored(2, sums + kLower, kPitch);
     _tile_stored(3, sums + kLower + 16, kPitch);
   } else {
-    for (int64_t k = begin; k < end; k += kTileValues) {
+    for (int64_t k = 0; k < values; k += kTileValues) {
       _tile_loadd(4, x + 2 * k, stride);
       _tile_loadd(6, w0 + k / 2 * kPairBytes, kPairBytes);
       _tile_loadd(7, w1 + k / 2 * kPairBytes, kPairBytes);
@@ -226,19 +214,16 @@ inline void TilePanels(const LinearArgs& a, int64_t panel, int64_t count, const 
     const std::byte* x = a.x + block * a.x_stride;
     for (int64_t p = 0; p < count; p += 2) {
       const std::byte *w0 = w[p], *w1 = w[p + 1 < count ? p + 1 : p];
-      for (int64_t begin = 0; begin < a.k; begin += kTileDepth) {
-        const int64_t end = begin + kTileDepth < a.k ? begin + kTileDepth : a.k;
-        for (int64_t r = 0; r < rows; r += 2 * kTileRowsOfX) {
-          const int64_t left = rows - r;
-          const int64_t rows0 = left < kTileRowsOfX ? left : kTileRowsOfX;
-          const int64_t rows1 = left - rows0 < kTileRowsOfX ? left - rows0 : kTileRowsOfX;
-          if (rows0 != shaped0 || rows1 != shaped1) {
-            ShapeTiles(rows0, rows1);
-            shaped0 = rows0;
-            shaped1 = rows1;
-          }
-          TileSums(x + r * a.x_stride, a.x_stride, rows1 > 0, w0, w1, begin, end, sums + r * 32);
+      for (int64_t r = 0; r < rows; r += 2 * kTileRowsOfX) {
+        const int64_t left = rows - r;
+        const int64_t rows0 = left < kTileRowsOfX ? left : kTileRowsOfX;
+        const int64_t rows1 = left - rows0 < kTileRowsOfX ? left - rows0 : kTileRowsOfX;
+        if (rows0 != shaped0 || rows1 != shaped1) {
+          ShapeTiles(rows0, rows1);
+          shaped0 = rows0;
+          shaped1 = rows1;
         }
+        TileSums(x + r * a.x_stride, a.x_stride, rows1 > 0, w0, w1, a.k, sums + r * 32);
       }
       for (int64_t m = 0; m < rows; ++m) {
         WriteRow(a, block + m, panel + p, Load(sums + m * 32));
