@@ -135,7 +135,11 @@ base::Status EngineLoop::Launch() {
       }
       if (!written) return written;
     }
-    StepRow row{.start = s.start, .blocks = q.blocks, .outputs = s.outputs};
+    StepRow row;
+    row.start = s.start;
+    row.blocks = q.blocks;
+    row.table = q.table;
+    row.outputs = s.outputs;
     if (s.start < q.size()) {
       row.tokens =
           std::span(q.tokens).subspan(static_cast<size_t>(s.start), static_cast<size_t>(s.count));

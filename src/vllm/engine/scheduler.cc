@@ -198,6 +198,7 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
       free_slots_.pop_back();
     }
     s.sampler.row.slot = s.slot;
+    s.table = ++tables_;
     s.state = Sequence::State::kRunning;
     it = waiting_.erase(it);
     running_.push_back(&s);

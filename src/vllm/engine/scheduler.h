@@ -48,6 +48,7 @@ struct Sequence {
   int32_t in_flight = 0;  // steps
   uint64_t step = 0;      // the last one that it was put in
   std::vector<int32_t> blocks;
+  uint64_t table = 0;          // a name for `blocks` since the last admission
   PrefixNode node = 0;         // of the last published block
   int64_t published = 0;       // blocks
   int64_t cached_tokens = -1;  // of the prompt, found at the first admission
@@ -146,7 +147,7 @@ class Scheduler {
   std::set<Sequence*, Order> waiting_;
   std::vector<Sequence*> running_;  // in the order of admission
   std::vector<int32_t> free_slots_;
-  uint64_t arrivals_ = 0, steps_ = 0;
+  uint64_t arrivals_ = 0, steps_ = 0, tables_ = 0;
   int64_t embeds_ = 0, generates_ = 0;  // choices that have not finished
   int64_t deadlines_ = 0;
   bool embedded_last_ = false;

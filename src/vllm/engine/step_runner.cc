@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -137,7 +138,9 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
 
 base::Status StepRunner::Compile(StepPlans plans, const StepOptions&) {
   for (StepPlans::One& one : plans.plans) {
-    Compiled c{.bucket = one.plan.bucket, .hidden = one.hidden};
+    Compiled c;
+    c.bucket = one.plan.bucket;
+    c.hidden = one.hidden;
     const vt::StepLayout layout(one.plan.graph, c.bucket);
     c.bytes = layout.bytes();
     c.ids = layout.OffsetOf(vt::ir::kTokenIds);
@@ -159,6 +162,7 @@ base::Status StepRunner::Compile(StepPlans plans, const StepOptions&) {
         backend_.Compile(std::move(one.plan), bindings_);
     if (!e) return e.error();
     c.executable = *std::move(e);
+    c.tables.resize(static_cast<size_t>(c.bucket.requests));
     compiled_.push_back(std::move(c));
   }
   return {};
@@ -219,12 +223,15 @@ vt::Executable& StepRunner::ExecutableFor(const Bucket& step) {
   return *Pick(step, false).executable;
 }
 
-void StepRunner::Pack(const Compiled& c, std::span<const StepRow> rows, const Bucket& step,
+void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& step,
                       std::byte* packed) {
   const vt::StepHeader header = {static_cast<int32_t>(step.tokens),
                                  static_cast<int32_t>(step.requests),
                                  static_cast<int32_t>(step.outputs), 0};
   std::memcpy(packed, &header, sizeof header);
+  if (std::exchange(last_packed_, &c) != &c || packed != bindings_.inputs) {
+    std::fill(c.tables.begin(), c.tables.end(), std::pair<uint64_t, size_t>{});
+  }
   const auto field = [&](int64_t offset) {
     return offset < 0 ? nullptr : reinterpret_cast<int32_t*>(packed + offset);
   };
@@ -245,10 +252,17 @@ void StepRunner::Pack(const Compiled& c, std::span<const StepRow> rows, const Bu
     if (positions != nullptr) {
       for (int64_t i = 0; i < n; ++i) positions[token + i] = static_cast<int32_t>(row.start + i);
     }
+    // Most tables stand there from the last step, but for a block at their end.
+    auto& [table_there, blocks_there] = c.tables[r];
+    if (table_there != row.table || row.table == 0) blocks_there = 0;
+    table_there = row.table;
+    const size_t known = std::exchange(blocks_there, row.blocks.size());
     for (const Compiled::Group& g : c.groups) {
       if (int32_t* table = field(g.table)) {
         const size_t count = std::min(row.blocks.size(), static_cast<size_t>(g.width));
-        std::copy_n(row.blocks.data(), count, table + static_cast<int64_t>(r) * g.width);
+        for (size_t i = known; i < count; ++i) {
+          table[static_cast<int64_t>(r) * g.width + static_cast<int64_t>(i)] = row.blocks[i];
+        }
       }
       if (int32_t* slots = field(g.slots)) {
         const auto size = static_cast<int32_t>(bindings_.block_size);

@@ -26,6 +26,9 @@ struct StepRow {
   std::span<const int32_t> tokens;  // an id below 0: the token last sampled for slot -1 - id
   int64_t start = 0;
   std::span<const int32_t> blocks;  // KV blocks from position 0 on
+  // Names a table that only grows from step to step, so that what stands in the input buffer
+  // already isn't copied again; 0: another one each time.
+  uint64_t table = 0;
   enum class Outputs : uint8_t { kNone, kLast, kAll } outputs = Outputs::kLast;
   const vt::ir::SamplingRow* sampling = nullptr;  // of the last token; nullptr: greedy
   // Of kAll: the token whose log-probability is wanted after each of `tokens`, which is the
@@ -131,6 +134,8 @@ class StepRunner {
       int64_t slots = -1, table = -1, width = 0;
     };
     std::vector<Group> groups;  // of paged state groups that the graph uses
+    // [request]: the table that stands in the input buffer, and how many blocks of it.
+    std::vector<std::pair<uint64_t, size_t>> tables;
   };
   struct Flight {
     StepResult result;
@@ -144,7 +149,7 @@ class StepRunner {
   base::Status Compile(StepPlans plans, const StepOptions& options);
   base::Status Warm(const StepOptions& options);
   Compiled& Pick(const vt::ir::Bucket& step, bool hidden);
-  void Pack(const Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,
+  void Pack(Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,
             std::byte* packed);
   base::Status Fetch(const Compiled& c, const vt::ir::Bucket& step, bool logprobs, bool logits,
                      StepResult& result);
@@ -156,6 +161,7 @@ class StepRunner {
   std::unique_ptr<vt::Queue> queue_;
   std::array<Flight, kMaxInFlight> flights_;
   int next_ = 0, in_flight_ = 0;
+  Compiled* last_packed_ = nullptr;  // whose inputs the buffer holds
   int sampler_group_ = -1;
   int64_t slot_bytes_ = 0;
   vt::ir::Bucket limits_;
