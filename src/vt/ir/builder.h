@@ -25,8 +25,8 @@ using WeightSource = std::function<std::optional<WeightInfo>(const std::string& 
 
 struct KvOptions {
   DType dtype = DType::kF16;
-  int64_t block_size = 16;               // tokens
-  int64_t max_model_len = 2048;          // gives max_blocks, the width of the block tables
+  int64_t block_size = 16;                    // tokens
+  int64_t max_model_len = 2048;               // gives max_blocks, the width of the block tables
   std::optional<SamplerLayout> sampler = {};  // of the graph's sampler; none: Sample is an error
 };
 
