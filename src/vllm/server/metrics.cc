@@ -121,7 +121,9 @@ std::string MetricsText(const engine::EngineStats& s, const std::string& model,
   t.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.", s.prompt_tokens);
   t.Counter("vllm:generation_tokens_total", "Tokens generated.", s.generation_tokens);
   t.Head("vllm:request_success_total", "counter", "Finished requests by reason.");
-  for (const auto& [reason, count] : s.finished) {
+  std::map<std::string, int64_t> finished = {{"abort", 0}, {"length", 0}, {"stop", 0}};
+  for (const auto& [reason, count] : s.finished) finished[reason] = count;
+  for (const auto& [reason, count] : finished) {
     t.Line("vllm:request_success_total", fmt::format("finished_reason=\"{}\"", reason),
            static_cast<double>(count));
   }

@@ -208,17 +208,22 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
   if (entry->route == Route::kModels) return Models(reply);
   if (const std::optional<ApiError> e = CheckContentType(request)) return reply->Error(*e);
   workers_->Post([this, reply, route = entry->route] {
-    switch (route) {
-      case Route::kChat:
-        return Chat(reply);
-      case Route::kCompletions:
-        return Completions(reply);
-      case Route::kEmbeddings:
-        return Embeddings(reply);
-      case Route::kTokenize:
-        return Tokenize(reply);
-      default:
-        return Detokenize(reply);
+    try {
+      switch (route) {
+        case Route::kChat:
+          return Chat(reply);
+        case Route::kCompletions:
+          return Completions(reply);
+        case Route::kEmbeddings:
+          return Embeddings(reply);
+        case Route::kTokenize:
+          return Tokenize(reply);
+        default:
+          return Detokenize(reply);
+      }
+    } catch (const std::exception& e) {  // memory that is not there must cost one request
+      log_.Error(fmt::format("{}: {}", reply->request().path, e.what()));
+      reply->Error({.status = 500, .message = "the request could not be prepared"});
     }
   });
 }

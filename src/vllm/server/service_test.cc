@@ -5,6 +5,9 @@
 #include <boost/json/serialize.hpp>
 #include <map>
 
+#include "base/json.h"
+#include "base/os/file.h"
+#include "vllm/server/protocol_fields.h"
 #include "vllm/server/server_testing.h"
 
 namespace vllm::server {
@@ -52,6 +55,14 @@ class ServiceTest : public ::testing::Test {
     x->Wait();
     return x;
   }
+  // A session goes right behind its answer.
+  void Forgotten() {
+    for (int i = 0; i < 60000 && service_->sessions() > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(service_->sessions(), 0u);
+    EXPECT_EQ(fake_->live(), 0);
+  }
   std::shared_ptr<FakeExchange> Chat(const std::string& more) {
     return Post("/v1/chat/completions",
                 R"({"messages":[{"role":"user","content":"hi"}])" + more + "}");
@@ -84,7 +95,7 @@ TEST_F(ServiceTest, AWholeChatAnswer) {
   EXPECT_EQ(json::serialize(v.at("usage")),
             R"({"prompt_tokens":19,"completion_tokens":5,"total_tokens":24,)"
             R"("prompt_tokens_details":{"cached_tokens":0}})");
-  EXPECT_EQ(service_->sessions(), 0u);
+  Forgotten();
 }
 
 // R27: role once, finish once, usage on request alone.
@@ -169,8 +180,7 @@ TEST_F(ServiceTest, AStopStringEndsTheChoiceInTheEngine) {
   EXPECT_EQ(Text(c.at("text")), "one ");
   EXPECT_EQ(Text(c.at("finish_reason")), "stop");
   EXPECT_EQ(Text(c.at("stop_reason")), "STOP");
-  EXPECT_EQ(fake_->live(), 0);
-  EXPECT_EQ(service_->sessions(), 0u);
+  Forgotten();
 }
 
 TEST_F(ServiceTest, AStopIdIsNamed) {
@@ -190,8 +200,7 @@ TEST_F(ServiceTest, ClientsThatLeaveFreeTheirChoices) {
         std::string(R"({"prompt":["a","b"],"n":3,"max_tokens":900,"stream":)") + stream + "}");
     while (fake_->live() < 6) std::this_thread::yield();
     x->Leave();
-    EXPECT_EQ(fake_->live(), 0);
-    EXPECT_EQ(service_->sessions(), 0u);
+    Forgotten();
   }
   fake_->Hold(false);
   EXPECT_EQ(Complete(R"(,"max_tokens":2)")->status, 200);
@@ -435,6 +444,84 @@ TEST_F(ServiceTest, ModelsAndMetrics) {
         "1.0\n"}) {
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics.substr(0, 400);
   }
+}
+
+// Existing dashboards ask for these names, and so does ours.
+TEST_F(ServiceTest, TheDashboardPlotsWhatThereIs) {
+  Serve("x");
+  Chat("");
+  const std::string metrics = Start("/metrics", "", "GET")->body;
+  base::Result<std::string> file =
+      base::os::ReadFile(std::string(VLLM_SOURCE_DIR) + "/docs/grafana_dashboard.json");
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(base::ParseJson(*file).ok());
+  int names = 0;
+  for (size_t at = 0; (at = file->find("vllm:", at)) != std::string::npos; ++names) {
+    const size_t end = file->find_first_not_of("abcdefghijklmnopqrstuvwxyz_:", at);
+    const std::string name = file->substr(at, end - at);
+    EXPECT_NE(metrics.find("\n" + name), std::string::npos) << name;
+    at = end;
+  }
+  EXPECT_GT(names, 20);
+}
+
+// Whatever stands in a field, the answer is 200 or a 400 with a sentence.
+TEST_F(ServiceTest, HostileValuesInEveryField) {
+  Serve("ok");
+  const std::vector<std::string> values = {
+      "null",
+      "true",
+      "0",
+      "-1",
+      "1",
+      "0.5",
+      "1e308",
+      "-1e308",
+      "1e999",
+      "99999999999999999999",
+      "\"\"",
+      "\"a\"",
+      "\"\\u0000\"",
+      "[]",
+      "[[]]",
+      "[null]",
+      "[1]",
+      "[-1]",
+      "[1e30]",
+      "[\"a\"]",
+      "[[1,2],[\"a\"]]",
+      "[{}]",
+      "{}",
+      "{\"a\":1}",
+      "{\"1\":\"x\"}",
+      "{\"type\":null}",
+      "[{\"type\":\"function\",\"function\":{\"name\":1}}]",
+      "[{\"role\":\"user\"}]",
+      "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]",
+      "[{\"role\":null,\"content\":null}]",
+      "[{\"role\":\"assistant\",\"tool_calls\":[null]}]"};
+  const std::vector<std::tuple<std::string, std::string, std::span<const Field>>> routes = {
+      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"}])", ChatFields()},
+      {"/v1/completions", R"("prompt":"a")", CompletionFields()},
+      {"/v1/embeddings", R"("input":"a")", EmbeddingFields()},
+      {"/tokenize", R"("prompt":"a")", TokenizeFields()},
+      {"/detokenize", R"("tokens":[1])", DetokenizeFields()}};
+  int taken = 0, refused = 0;
+  for (const auto& [path, base, fields] : routes) {
+    for (const Field& f : fields) {
+      for (const std::string& value : values) {
+        // The last of two equal names counts.
+        const std::string body = "{" + base + ",\"" + std::string(f.name) + "\":" + value + "}";
+        const auto x = Post(path, body);
+        ++(x->status == 200 ? taken : refused);
+        if (x->status == 200) continue;
+        EXPECT_TRUE(x->status == 400 || (f.name == "model" && x->status == 404)) << body << x->body;
+        EXPECT_FALSE(Text(x->Json().at("error").at("message")).empty()) << body;
+      }
+    }
+  }
+  EXPECT_GT(taken, 300);
+  EXPECT_GT(refused, 2000);
 }
 
 TEST_F(ServiceTest, RequestIdsComeBack) {
