@@ -45,17 +45,24 @@ base::Status CheckRoom(const std::string& folder, uint64_t needed) {
                            folder, base::HumanBytes(needed), base::HumanBytes(room))};
 }
 
+base::Result<base::os::FileLock> Lock(const Cache& cache, const std::string& what) {
+  auto path = cache.LockFile(what);
+  if (!path) return path.error();
+  return base::os::FileLock::Take(*path);
+}
+
 // Fetches what the cache lacks and links all of `files` below the commit.
 base::Status FetchAll(Hub& hub, const Cache& cache, const HubOptions& options,
                       const std::string& commit, std::vector<RemoteFile> files) {
   if (auto made = cache.MakeFolders(); !made) return made;
   Progress progress;
   uint64_t partly = 0;
+  std::set<std::string> wanted;  // hashes: two files may have the same content
   for (RemoteFile& file : files) {
     if (file.hash.empty()) {
       if (auto described = hub.Describe(commit, file); !described) return described;
     }
-    if (Cached(cache, file)) continue;
+    if (Cached(cache, file) || !wanted.insert(file.hash).second) continue;
     progress.total += file.size;
     std::error_code ec;
     const auto size = fs::file_size(cache.Blob(file.hash) + ".incomplete", ec);
@@ -67,23 +74,21 @@ base::Status FetchAll(Hub& hub, const Cache& cache, const HubOptions& options,
     return room;
   uint64_t before = 0;
   for (const RemoteFile& file : files) {
-    if (!Cached(cache, file)) {
-      auto path = cache.LockFile(file.hash);
-      if (!path) return path.error();
-      auto lock = base::os::FileLock::Take(*path);
-      if (!lock) return lock.error();
-      progress.file = file.path;
+    auto lock = Lock(cache, file.hash);
+    if (!lock) return lock.error();
+    progress.file = file.path;
+    // Counted before, but another process may have fetched it meanwhile.
+    if (wanted.contains(file.hash)) {
       const auto report = [&](uint64_t have) {
         progress.done = before + have;
         if (options.progress) options.progress(progress);
       };
-      // Another process may have fetched it while this one waited.
       if (!Cached(cache, file)) {
         if (auto got = hub.Fetch(commit, file, cache.Blob(file.hash), report); !got) return got;
-      } else {
-        report(file.size);
       }
+      report(file.size);
       before += file.size;
+      wanted.erase(file.hash);
     }
     if (auto linked = cache.Link(commit, file.path, file.hash); !linked) return linked;
   }
@@ -166,7 +171,11 @@ base::Result<std::string> Resolve(const std::string& model, const HubOptions& op
       return got.error();
   }
   // Last, so that a branch never means a commit of which a part is missing.
-  if (auto kept = cache.Remember(options.revision, listing->commit); !kept) return kept.error();
+  if (cache.CommitOf(options.revision) != listing->commit) {
+    auto lock = Lock(cache, "refs");
+    if (!lock) return lock.error();
+    if (auto kept = cache.Remember(options.revision, listing->commit); !kept) return kept.error();
+  }
   const std::string folder = cache.Snapshot(listing->commit);
   return choice->entry.empty() ? folder : folder + "/" + choice->entry;
 }
