@@ -50,45 +50,43 @@ struct AttentionWork {
   int64_t Tokens(int64_t r) const { return std::max(query_start[r + 1] - query_start[r], 0); }
   int64_t Tiles(int64_t r) const { return (Tokens(r) + tile_tokens - 1) / tile_tokens; }
 
-  struct Cut {
-    int64_t items = 0;
-    int64_t parts = 1;
-  };
-  // At least 128 keys a part: below that, starting a thread costs more than it saves.
-  Cut CutOf(const ir::Bucket& now) const {
-    Cut cut;
+  // How this very step is cut; the same for every chunk of it.
+  int64_t items = 0;
+  int64_t parts = 1;
+  std::vector<int64_t> first_items;  // [request]: its first item
+
+  void Prepare(const ir::Bucket& now) {
+    items = 0;
+    parts = 1;
+    first_items.clear();
     int64_t longest = 0;
     for (int64_t r = 0; r < now.requests; ++r) {
-      cut.items += Tiles(r) * args.kv.kv_heads;
+      first_items.push_back(items);
+      items += Tiles(r) * args.kv.kv_heads;
       int64_t keys = seq_lens[r];
       if (args.window > 0) keys = std::min(keys, args.window + tile_tokens);
       if (Tokens(r) > 0) longest = std::max(longest, keys);
     }
-    if (cut.items > 0 && cut.items < 2 * threads) {
-      cut.parts =
-          std::clamp<int64_t>(std::min(2 * threads / cut.items, longest / 128), 1, MaxParts());
+    // At least 128 keys a part: below that, starting a thread costs more than it saves.
+    if (items > 0 && items < 2 * threads) {
+      parts = std::clamp<int64_t>(std::min(2 * threads / items, longest / 128), 1, MaxParts());
     }
-    return cut;
   }
   int64_t MaxParts() const { return 2 * threads; }
 
   struct Item {
     int64_t request, head, begin, end;  // tokens
   };
-  Item Find(const ir::Bucket& now, int64_t i) const {
-    for (int64_t r = 0; r < now.requests; ++r) {
-      const int64_t tiles = Tiles(r), items = tiles * args.kv.kv_heads;
-      if (i >= items) {
-        i -= items;
-        continue;
-      }
-      // The last tiles see the most keys: they go first.
-      const int64_t tile = tiles - 1 - i / args.kv.kv_heads;
-      const int64_t begin = query_start[r] + tile * tile_tokens;
-      return {r, i % args.kv.kv_heads, begin,
-              std::min<int64_t>(begin + tile_tokens, query_start[r + 1])};
-    }
-    return {0, 0, 0, 0};
+  Item Find(int64_t i) const {
+    // The last request that begins at or before i: those before it without items begin there too.
+    const auto after = std::upper_bound(first_items.begin(), first_items.end(), i);
+    const int64_t r = after - first_items.begin() - 1;
+    i -= first_items[static_cast<size_t>(r)];
+    // The last tiles see the most keys: they go first.
+    const int64_t tile = Tiles(r) - 1 - i / args.kv.kv_heads;
+    const int64_t begin = query_start[r] + tile * tile_tokens;
+    return {r, i % args.kv.kv_heads, begin,
+            std::min<int64_t>(begin + tile_tokens, query_start[r + 1])};
   }
 };
 
@@ -97,21 +95,20 @@ class AttentionStep : public Step {
   AttentionStep(ir::NodeId node, std::shared_ptr<AttentionWork> work)
       : Step(node), work_(std::move(work)) {}
 
+  void Prepare(const ir::Bucket& now) override { work_->Prepare(now); }
   int64_t Chunks(const ir::Bucket& now) const override {
-    const auto cut = work_->CutOf(now);
     // One token over a short context is less work than waking anybody.
-    if (cut.parts == 1 && now.tokens == 1 &&
+    if (work_->parts == 1 && now.tokens == 1 &&
         work_->seq_lens[0] * work_->args.heads * work_->args.kv.head_dim < 32768) {
       return 1;
     }
-    return cut.items * cut.parts;
+    return work_->items * work_->parts;
   }
   void Run(const ir::Bucket& now, int64_t chunk, std::byte* scratch) const override {
-    const auto cut = work_->CutOf(now);
     if (Chunks(now) == 1) {
-      for (int64_t i = 0; i < cut.items; ++i) RunPart(now, cut, i, 0, scratch);
+      for (int64_t i = 0; i < work_->items; ++i) RunPart(i, 0, scratch);
     } else {
-      RunPart(now, cut, chunk / cut.parts, chunk % cut.parts, scratch);
+      RunPart(chunk / work_->parts, chunk % work_->parts, scratch);
     }
   }
   int64_t ScratchBytes() const override {
@@ -119,9 +116,9 @@ class AttentionStep : public Step {
   }
 
  private:
-  void RunPart(const ir::Bucket& now, const AttentionWork::Cut& cut, int64_t index, int64_t part,
-               std::byte* scratch) const {
-    const AttentionWork::Item item = work_->Find(now, index);
+  void RunPart(int64_t index, int64_t part, std::byte* scratch) const {
+    const int64_t parts = work_->parts;
+    const AttentionWork::Item item = work_->Find(index);
     AttentionTile t;
     t.token_begin = item.begin;
     t.token_end = item.end;
@@ -129,17 +126,16 @@ class AttentionStep : public Step {
     t.block_table = work_->block_table + item.request * work_->table_width;
     t.kv_head = item.head;
     t.key_end = work_->seq_lens[item.request];
-    if (cut.parts > 1) {
+    if (parts > 1) {
       int64_t first = 0;
       if (work_->args.window > 0)
         first = std::max<int64_t>(0, work_->positions[item.begin] - work_->args.window + 1);
       const int64_t block = work_->args.kv.block_size;
       first = first / block * block;
-      const int64_t size =
-          ((t.key_end - first + cut.parts - 1) / cut.parts + block - 1) / block * block;
+      const int64_t size = ((t.key_end - first + parts - 1) / parts + block - 1) / block * block;
       t.key_begin = std::min(first + part * size, t.key_end);
       t.key_end = std::min(t.key_begin + size, t.key_end);
-      t.partial = work_->partial->data() + (index * cut.parts + part) * work_->PartFloats();
+      t.partial = work_->partial->data() + (index * parts + part) * work_->PartFloats();
     }
     work_->kernels.attention(work_->args, t, scratch);
   }
@@ -152,18 +148,15 @@ class AttentionJoinStep : public Step {
   AttentionJoinStep(ir::NodeId node, std::shared_ptr<AttentionWork> work)
       : Step(node), work_(std::move(work)) {}
 
-  int64_t Chunks(const ir::Bucket& now) const override {
-    return work_->CutOf(now).parts > 1 ? 1 : 0;
-  }
-  void Run(const ir::Bucket& now, int64_t, std::byte*) const override {
-    const auto cut = work_->CutOf(now);
+  int64_t Chunks(const ir::Bucket&) const override { return work_->parts > 1 ? 1 : 0; }
+  void Run(const ir::Bucket&, int64_t, std::byte*) const override {
     const int64_t head_dim = work_->args.kv.head_dim, group = work_->Group();
-    for (int64_t i = 0; i < cut.items; ++i) {
-      const AttentionWork::Item item = work_->Find(now, i);
-      const float* p = work_->partial->data() + i * cut.parts * work_->PartFloats();
+    for (int64_t i = 0; i < work_->items; ++i) {
+      const AttentionWork::Item item = work_->Find(i);
+      const float* p = work_->partial->data() + i * work_->parts * work_->PartFloats();
       for (int64_t row = 0; row < (item.end - item.begin) * group; ++row) {
         work_->kernels.attention_join(
-            p + row * (head_dim + 2), cut.parts, work_->PartFloats(), head_dim,
+            p + row * (head_dim + 2), work_->parts, work_->PartFloats(), head_dim,
             work_->args.out + (item.begin + row / group) * work_->args.out_stride +
                 (item.head * group + row % group) * head_dim);
       }
@@ -214,9 +207,21 @@ base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps) {
   a.causal = attrs.causal;
   const int64_t group = attrs.heads / attrs.kv_heads;
   const int64_t tile = std::max<int64_t>(1, kAttentionQueries / group);
-  auto work = std::make_shared<AttentionWork>(
-      AttentionWork{c.kernels, a, inputs[0], inputs[1], inputs[2], inputs[3],
-                    c.value(n.inputs[5]).shape[1].At(c.plan.bucket), tile, c.threads, c.partial});
+  auto work =
+      std::make_shared<AttentionWork>(AttentionWork{c.kernels,
+                                                    a,
+                                                    inputs[0],
+                                                    inputs[1],
+                                                    inputs[2],
+                                                    inputs[3],
+                                                    c.value(n.inputs[5]).shape[1].At(c.plan.bucket),
+                                                    tile,
+                                                    c.threads,
+                                                    c.partial,
+                                                    0,
+                                                    1,
+                                                    {}});
+  work->first_items.reserve(static_cast<size_t>(c.plan.bucket.requests));
   // Parts are at most 2 * threads / items.
   const auto floats = static_cast<size_t>(2 * c.threads * work->PartFloats());
   if (c.threads > 1 && c.partial->size() < floats) c.partial->resize(floats);

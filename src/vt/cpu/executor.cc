@@ -65,6 +65,7 @@ base::Result<ir::Bucket> CpuExecutable::Prepare() {
     for (int64_t i = 0; i < now.tokens; ++i) last = std::max(last, positions[i]);
     for (const auto& t : rope_tables_) t->Ensure(int64_t{last} + 1);
   }
+  for (const auto& s : steps_) s->Prepare(now);
   return now;
 }
 

@@ -52,6 +52,8 @@ class Step {
  public:
   explicit Step(ir::NodeId node) : node(node) {}
   virtual ~Step() = default;
+  // Called by one member before the others look: what all chunks of this very step share.
+  virtual void Prepare(const ir::Bucket&) {}
   // Chunks of this very step, whose sizes are `now`; every member calls it and gets the same. 0:
   // nothing to do.
   virtual int64_t Chunks(const ir::Bucket& now) const = 0;
