@@ -181,14 +181,16 @@ void Sampler::KeepTopPOfAll(const Draw& d) {
   }
 }
 
-void Sampler::ExcludeTopChoices(const SamplingRow& row) {
-  const double wanted = (row.xtc_threshold - kSlack) * Mass();
+void Sampler::ExcludeTopChoices(Draw& d, double total) {
+  const double wanted = (static_cast<double>(d.row.xtc_threshold) - kSlack) * total;
   const auto above = std::partition(kept_.begin(), kept_.end(),
-                                    [&](const Candidate& c) { return c.weight >= wanted; });
+                                    [&](const Candidate& c) { return c.mass() >= wanted; });
   if (above - kept_.begin() < 2) return;
   const Candidate least = *std::max_element(kept_.begin(), above);
   kept_.erase(kept_.begin(), above);
   kept_.push_back(least);
+  d.ceiling = least.score;
+  d.from = least.id;
 }
 
 int32_t Sampler::DrawCandidate(const Draw& d) const {
@@ -301,6 +303,13 @@ int32_t Sampler::Choose(const KernelSet& kernels, const float* logits, int64_t v
                    ir::Coin(row.seed, row.choice, row.position) < row.xtc_probability;
   if (!top_k && !typical && !top_p && !xtc) return DrawAll(d);
 
+  if (!top_k && !typical && !top_p) {  // XTC alone: only the top choices are looked at
+    const double total = d.kernels.sum_of_exp(x, vocabulary, inverse, best, d.floor);
+    const double least = best + std::log(std::max(1e-30, (row.xtc_threshold - kSlack) * total));
+    Gather(d, std::clamp(static_cast<float>(least - 1e-3), d.floor, best));
+    ExcludeTopChoices(d, total);
+    return DrawAll(d);
+  }
   if (top_p && !top_k && !typical) {
     KeepTopPOfAll(d);
   } else {
@@ -310,10 +319,10 @@ int32_t Sampler::Choose(const KernelSet& kernels, const float* logits, int64_t v
     if (typical) KeepTypical(d);
     if (top_p) KeepTopP(row.top_p, Mass());
   }
-  if (xtc) ExcludeTopChoices(row);
-  // Many that are all the best of their order: their last one says which.
+  if (xtc) ExcludeTopChoices(d, Mass());
+  // Many that follow one another in their order: its ends say which.
   constexpr size_t kMany = 512;
-  if (kept_.size() > kMany && !typical && !xtc) {
+  if (kept_.size() > kMany && !typical) {
     const Candidate& worst = *std::max_element(kept_.begin(), kept_.end());
     d.floor = worst.score;
     d.last = worst.id;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "vt/cpu/kernels.h"
@@ -58,8 +59,11 @@ class Sampler {
     int32_t first;  // its id
     float floor;    // scores below are gone
     int32_t last;   // of scores equal to the floor: ids above are gone
+    float ceiling = std::numeric_limits<float>::infinity();  // scores above are gone too,
+    int32_t from = 0;                                        // and of those equal to it ids below
     bool Keeps(float score, int32_t id) const {
-      return score > floor || (score == floor && id <= last);
+      return (score > floor || (score == floor && id <= last)) &&
+             (score < ceiling || (score == ceiling && id >= from));
     }
   };
 
@@ -80,7 +84,9 @@ class Sampler {
   bool KeepTopP(double p, double total);
   // Top-p over all of at least the floor.
   void KeepTopPOfAll(const Draw& d);
-  void ExcludeTopChoices(const ir::SamplingRow& row);
+  // XTC over kept_, of which `total` is the mass: all but the least of the top choices go from
+  // kept_ and from d.
+  void ExcludeTopChoices(Draw& d, double total);
   double Mass() const;
   int32_t DrawCandidate(const Draw& d) const;
   int32_t DrawAll(const Draw& d);
