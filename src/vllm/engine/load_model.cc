@@ -142,10 +142,12 @@ base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOption
                         .format = weight.format,
                         .rows = columns == 0 ? 0 : count / columns,
                         .columns = columns};
+    view.release = [&](int64_t begin, int64_t end) { checkpoint.DropBytes(name, begin, end); };
     std::vector<float> floats;
     if (weight.format != info.dtype) {
       floats = ToFloats(info.dtype, *data, count);
       view.data = reinterpret_cast<const std::byte*>(floats.data());
+      view.release = {};
     }
     const base::Status repacked = model.backend->Repack(view, weight.layout, *memory);
     if (!repacked) return repacked.error().In("weight '" + name + "'");

@@ -51,6 +51,12 @@ class MappedCheckpoint : public Checkpoint {
     if (info != nullptr)
       maps_[static_cast<size_t>(info->file)].DropPages(info->offset, info->bytes);
   }
+  void DropBytes(const std::string& name, int64_t begin, int64_t end) const override {
+    const TensorInfo* info = Find(name);
+    if (info == nullptr) return;
+    maps_[static_cast<size_t>(info->file)].DropPages(info->offset + static_cast<size_t>(begin),
+                                                     static_cast<size_t>(end - begin));
+  }
 
  protected:
   Status Map(const std::string& path) {

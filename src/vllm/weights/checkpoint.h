@@ -68,6 +68,8 @@ class Checkpoint {
   // The tensor's bytes are not needed for now: gives memory back. A later Data() brings the same
   // bytes.
   virtual void DropPages(const std::string& name) const = 0;
+  // Likewise bytes [begin, end) of it, where they come from a file.
+  virtual void DropBytes(const std::string&, int64_t /*begin*/, int64_t /*end*/) const {}
 
   bool is_gguf() const { return gguf() != nullptr; }
   virtual const GgufMetadata* gguf() const { return nullptr; }      // null unless is_gguf()

@@ -243,9 +243,21 @@ base::Status CpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
   const int64_t panels = (src.rows + kernels_.nr - 1) / kernels_.nr;
   const int64_t step = std::max<int64_t>(
       1, (64 << 10) / PanelBytesOf(src.format, kernels_.nr, kernels_.pairs, src.columns));
-  team_.ForEach((panels + step - 1) / step, [&](int64_t i) {
-    RepackPanels(src, kernels_.nr, kernels_.pairs, i * step, std::min((i + 1) * step, panels), out);
-  });
+  // In stretches, after each of which the source may go.
+  const int64_t row_bytes = ir::Bytes(src.format, src.columns);
+  const int64_t stretch =
+      std::max<int64_t>(step, (16 << 20) / (row_bytes * kernels_.nr) / step * step);
+  for (int64_t begin = 0; begin < panels; begin += stretch) {
+    const int64_t end = std::min(begin + stretch, panels);
+    team_.ForEach((end - begin + step - 1) / step, [&](int64_t i) {
+      const int64_t first = begin + i * step;
+      RepackPanels(src, kernels_.nr, kernels_.pairs, first, std::min(first + step, end), out);
+    });
+    if (src.release) {
+      src.release(begin * kernels_.nr * row_bytes,
+                  std::min(end * kernels_.nr, src.rows) * row_bytes);
+    }
+  }
   return {};
 }
 

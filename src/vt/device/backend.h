@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -48,6 +49,9 @@ struct WeightView {
   ir::DType format = ir::DType::kF32;
   int64_t rows = 0;
   int64_t columns = 0;
+  // Told of bytes [begin, end) of `data` that will not be read again, so that a large tensor is
+  // never in memory twice. May be empty.
+  std::function<void(int64_t begin, int64_t end)> release = {};
 };
 
 // A weight on the device, in the layout that the backend chose.
