@@ -310,7 +310,7 @@ TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) {
     options.enable_prefix_caching = caching;
     options.max_model_len = 128;
     // Memory for about three of them: some are pre-empted.
-    options.kv_cache_memory = 110 * 2 * 2 * 2 * 16 * 4;
+    options.kv_cache_memory = 50 * 5120;  // blocks of four tokens in f32
     Collector sink;
     const auto engine = Load(options, sink);
     ASSERT_NE(engine, nullptr);
