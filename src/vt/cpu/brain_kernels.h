@@ -2,8 +2,11 @@
 // (AMX).
 //
 // Sums are f32. Weights count as bf16: those of bf16 are, and quantised ones are rounded when they
-// are unpacked, which the tiles do. Panels of bf16 weights are [k / 2][nr][2], what both
-// instructions want; of an odd k the last pair has a zero.
+// are unpacked, which the tiles do. Tiles of int8 multiply twice as fast, but blocks of activations
+// have a scale every 32 values, so that sums would leave the tile after half its depth: what that
+// costs in loads, conversions and products is more than it saves, and bf16 is the more exact.
+// Panels of bf16 weights are [k / 2][nr][2], what both instructions want; of an odd k the last pair
+// has a zero.
 #pragma once
 
 #include "vt/cpu/float_kernels.h"
