@@ -309,7 +309,7 @@ awaitable<void> Connection::AnswerIt(Incoming incoming) {
         std::make_shared<ExchangeImpl>(core_, worker_, answer_, std::move(incoming.request));
     try {
       core_->handler(std::move(exchange));
-    } catch (const std::exception&) {  // dropped without an answer: 500
+    } catch (...) {  // dropped without an answer: 500
     }
   }
   watching_ = true;
@@ -489,7 +489,7 @@ void Connection::OnWrite(const error_code& error, size_t size) {
   if (written_ == out_.size()) {
     writing_ = false;
     if (out_.capacity() > kReadAhead) out_ = {};
-    wake_.cancel();
+    if (!answer_) wake_.cancel();  // WriteRaw waits; an answer's end is seen by Flush
     return Flush();
   }
   const auto rest = asio::buffer(out_) + written_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/strings.h"
 #include "net/http_server.h"
 #include "net/net_testing.h"
@@ -276,6 +278,10 @@ TEST(Tls, TheClientTrustsNobodyWithoutProof) {
   ClientOptions options;
   options.ca_file = other.certificate_file;
   EXPECT_FALSE(HttpClient(options).Send("GET", Url(server.port(), "/echo", "https")).ok());
+  // What the user names in OpenSSL's own variable counts as the system's.
+  ::setenv("SSL_CERT_FILE", certificate.certificate_file.c_str(), 1);
+  EXPECT_TRUE(HttpClient().Send("GET", Url(server.port(), "/echo", "https")).ok());
+  ::unsetenv("SSL_CERT_FILE");
   // The right certificate under another name.
   options.ca_file = certificate.certificate_file;
   answer = HttpClient(options).Send("GET", fmt::format("https://127.0.0.2:{}/", server.port()));

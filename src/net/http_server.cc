@@ -247,6 +247,7 @@ base::Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const ServerOptions
   core->tls = std::move(*tls);
   for (int i = 0; i < std::max(1, options.threads); ++i)
     core->workers.push_back(std::make_unique<Worker>());
+  base::os::AllowConnections(options.max_connections);
   auto acceptor = Bind(core->workers[0]->context, options);
   if (!acceptor) return acceptor.error();
   error_code ec;

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -28,6 +29,16 @@ void TuneConnection(int socket, double dead_seconds) {
   // Enough for full speed; what a slow reader leaves lying stays in our queue, which is bounded.
   Set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 << 10);
 #endif
+}
+
+void AllowConnections(size_t count) {
+  constexpr size_t kOthers = 256;  // files of the model, libraries, logs
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min<rlim_t>(count + kOthers, limit.rlim_max);
+  if (wanted <= limit.rlim_cur) return;
+  limit.rlim_cur = wanted;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void NameThread(const char* name) {
