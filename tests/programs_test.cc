@@ -182,6 +182,7 @@ TEST_F(Programs, TheCpuIsListedAsADevice) {
   const Ended e = Run("vllm-inspect devices --json");
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("\"cpu\""), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("scalar"), std::string::npos) << e.out;  // with its instruction sets
   Refused("vllm-cli --prompt a --device cuda:1 --model " + kModels + "qwen3", 1, "cuda:1");
 }
 

@@ -325,7 +325,8 @@ void CpuBackend::DestroyGraph(GraphHandle graph) { graphs_.erase(graph); }
 std::vector<DeviceInfo> CpuPlatform::Devices(std::string*) {
   const HostMemory m = MemoryOfHost();
   return {{"cpu",
-           fmt::format("{}, {} cores, {}", ProcessorName(), UsableCores(), AvailableIsas().front()),
+           fmt::format("{}, {} cores, {}", ProcessorName(), UsableCores(),
+                       fmt::join(AvailableIsas(), " ")),
            m.total, m.available}};
 }
 
