@@ -326,13 +326,16 @@ TEST(RealServer, SmolLm2AnswersAndStreams) {
   if (options.model.empty()) GTEST_SKIP() << "SmolLM2 is not there: `make run` fetches it";
   RunningServer server(options);
   ASSERT_TRUE(server.ok());
+  const Answer plain = server.Post(
+      "/v1/completions", R"({"prompt":"The capital of France is","temperature":0,"max_tokens":2})");
+  EXPECT_EQ(Text(plain.json.at("choices").at(0).at("text")), " Paris.");
   const std::string body =
-      R"({"messages":[{"role":"user","content":"What is the capital of France?"}],)"
+      R"({"messages":[{"role":"user","content":"Name three colours of the rainbow."}],)"
       R"("temperature":0,"max_tokens":24)";
   const Answer whole = server.Post("/v1/chat/completions", body + "}");
   ASSERT_EQ(whole.status, 200) << whole.body;
   const std::string text = Text(whole.json.at("choices").at(0).at("message").at("content"));
-  EXPECT_NE(text.find("Paris"), std::string::npos) << text;
+  EXPECT_NE(text.find("rainbow"), std::string::npos) << text;
   EXPECT_EQ(Streamed(server.Post("/v1/chat/completions", body + R"(,"stream":true})")), text);
   // R6: "<|im_end|>" typed by a user is text (id 2 ends each of the two template turns alone).
   const Answer ids = server.Post(

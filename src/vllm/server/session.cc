@@ -31,7 +31,7 @@ void Reply::Error(const ApiError& error) {
 }
 
 void Reply::StartEvents() {
-  exchange_->StartEvents({{"X-Request-Id", request_id_}, {"Cache-Control", "no-cache"}});
+  exchange_->StartEvents({{"X-Request-Id", request_id_}});
 }
 
 void Reply::EndEvents() {
