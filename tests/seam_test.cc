@@ -78,6 +78,7 @@ class Breaking : public vt::Backend {
   base::Result<std::unique_ptr<vt::Event>> CreateEvent() override { return real_.CreateEvent(); }
   base::Status Record(vt::Queue& q, vt::Event& e) override { return real_.Record(q, e); }
   base::Status Wait(vt::Event& e) override { return real_.Wait(e); }
+  base::Result<bool> Ready(vt::Event& e) override { return real_.Ready(e); }
   base::Status Repack(const vt::WeightView& v, const vt::ir::WeightLayout& l, void* d) override {
     return real_.Repack(v, l, d);
   }
