@@ -290,6 +290,7 @@ def scripted(b, url, shots):
     for width in (390, 320):
         b.look(width, 844, dark=False, phone=True)
         assert b.js("document.documentElement.scrollWidth <= innerWidth"), f"wider than {width} px"
+        assert b.js("document.documentElement.scrollHeight <= innerHeight"), "the page itself scrolls"
         b.js(f"{LAST}.scrollIntoView()")
         b.shot(shots, f"phone{width}")
     b.click("#menu")
