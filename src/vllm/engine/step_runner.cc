@@ -68,6 +68,12 @@ StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
   if (o.hidden && graph.hidden != vt::ir::kNone) {
     vt::ir::Graph states = graph;
     states.outputs = {graph.hidden};
+    // The sampler stands at the graph's end. It writes state, so no pass would drop it, nor the
+    // head.
+    while (!states.nodes.empty() && (states.nodes.back().op == vt::ir::Op::kSample ||
+                                     states.nodes.back().op == vt::ir::Op::kTopLogprobs)) {
+      states.nodes.pop_back();
+    }
     add(states, {tokens, o.max_num_seqs, std::min(tokens, outputs)}, true);
   }
   return out;
