@@ -1,12 +1,17 @@
 """The official openai client against a running server: BASE=http://127.0.0.1:8000 MODEL=name python3 openai_client_test.py
 
+or against one that it starts: python3 openai_client_test.py VLLM-SERVER MODEL-FOLDER
 Needs the package openai. Exits with 77, which ctest takes as skipped, where it is not installed.
 """
 
+import atexit
 import base64
 import os
+import re
 import struct
+import subprocess
 import sys
+import tempfile
 
 try:
     import openai
@@ -14,7 +19,30 @@ except ImportError:
     print("the package openai is not installed")
     sys.exit(77)
 
-BASE = os.environ.get("BASE", "http://127.0.0.1:8000")
+TEMPLATE = """{% for m in messages %}{{ m.role }}: {{ m.content }}
+{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"""
+
+
+def start(server, model):
+    """The address of a server of `model` that ends with this program."""
+    template = tempfile.NamedTemporaryFile("w", suffix=".jinja")
+    template.write(TEMPLATE)
+    template.flush()
+    flags = ["--port", "0", "--served-model-name", "m", "--chat-template", template.name, "--device", "cpu"]
+    process = subprocess.Popen([server, "--model", model, *flags], stderr=subprocess.PIPE, text=True)
+    atexit.register(process.wait)
+    atexit.register(process.terminate)
+    base, said = None, ""
+    for line in process.stderr:
+        said += line
+        listening = re.search(r"listening on (http://[^,]+)", line)
+        base = listening.group(1) if listening else base
+        if "ready" in line and "until" not in line:
+            return base
+    raise SystemExit(said)
+
+
+BASE = start(*sys.argv[1:3]) if len(sys.argv) > 2 else os.environ.get("BASE", "http://127.0.0.1:8000")
 MODEL = os.environ.get("MODEL", "m")
 client = openai.OpenAI(base_url=BASE + "/v1", api_key=os.environ.get("KEY", "none"), max_retries=0)
 HI = [{"role": "user", "content": "Count to five."}]
