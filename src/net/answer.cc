@@ -199,17 +199,15 @@ void Answer::OnGone(std::function<void()> callback,
   lock.unlock();  // the old callback may hold the last reference to much: it goes outside the lock
 }
 
-void Answer::Abandon(std::string body) {
-  {
-    std::unique_lock lock(mutex_);
-    if (ended_ || gone_) return;
-    if (started_) {
-      broken_ = true;  // without the last chunk, so that the client sees that something is missing
-      Push(lock);
-      return;
-    }
-  }
-  Send(500, "application/json", std::move(body), {});
+bool Answer::Abandon() {
+  std::function<void()> old;
+  std::unique_lock lock(mutex_);
+  if (ended_ || gone_) return false;
+  if (!started_) return true;
+  old.swap(on_gone_);  // nobody left but the handler
+  broken_ = true;      // without the last chunk, so that the client sees that something is missing
+  Push(lock);
+  return false;
 }
 
 Answer::Next Answer::Take(std::string& out) {

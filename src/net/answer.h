@@ -41,8 +41,9 @@ class Answer {
   void EndEvents();
   void OnGone(std::function<void()> callback,
               const std::function<void(std::function<void()>)>& run);
-  // The handler's last reference went: 500 when nothing was said, else a stream is broken off.
-  void Abandon(std::string body);
+  // The handler's last reference went: a stream without an end is broken off. True when nothing
+  // was said yet, so that the caller may.
+  bool Abandon();
 
   // From the connection's thread.
   enum class Next { kNothing, kBytes, kDone, kBroken };

@@ -64,7 +64,9 @@ class ExchangeImpl final : public Exchange {
         request_(std::move(request)) {}
 
   ~ExchangeImpl() override {
-    answer_->Abandon(core_->error_body(500, "The server gave no answer to this request."));
+    if (!answer_->Abandon()) return;
+    answer_->Send(500, "application/json",
+                  core_->error_body(500, "The server gave no answer to this request."), {});
   }
 
   const HttpRequest& request() const override { return request_; }
