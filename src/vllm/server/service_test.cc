@@ -5,8 +5,6 @@
 #include <boost/json/serialize.hpp>
 #include <map>
 
-#include "base/json.h"
-#include "base/os/file.h"
 #include "vllm/server/protocol_fields.h"
 #include "vllm/server/server_testing.h"
 
@@ -444,25 +442,6 @@ TEST_F(ServiceTest, ModelsAndMetrics) {
         "1.0\n"}) {
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics.substr(0, 400);
   }
-}
-
-// Existing dashboards ask for these names, and so does ours.
-TEST_F(ServiceTest, TheDashboardPlotsWhatThereIs) {
-  Serve("x");
-  Chat("");
-  const std::string metrics = Start("/metrics", "", "GET")->body;
-  base::Result<std::string> file =
-      base::os::ReadFile(std::string(VLLM_SOURCE_DIR) + "/docs/grafana_dashboard.json");
-  ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(base::ParseJson(*file).ok());
-  int names = 0;
-  for (size_t at = 0; (at = file->find("vllm:", at)) != std::string::npos; ++names) {
-    const size_t end = file->find_first_not_of("abcdefghijklmnopqrstuvwxyz_:", at);
-    const std::string name = file->substr(at, end - at);
-    EXPECT_NE(metrics.find("\n" + name), std::string::npos) << name;
-    at = end;
-  }
-  EXPECT_GT(names, 20);
 }
 
 // Whatever stands in a field, the answer is 200 or a 400 with a sentence.
