@@ -109,7 +109,7 @@ TEST(ServerProgram, RefusesBadFlagsWithTwo) {
 }
 
 TEST(ServerProgram, AModelThatCannotBeLoadedEndsWithOneSentence) {
-  Refused({"--model", "/no/such/model", "--port", "0"}, 1, "/no/such/model");
+  Refused({"--model", "/no/such/model", "--port", "0"}, 2, "/no/such/model");
 }
 
 // R43: the context does not fit.
