@@ -434,19 +434,81 @@ def scripted(b, url, shots):
         b.until(f"{IDLE} && {LAST}.querySelector('.acts') && !{LAST}.querySelector('.error')")
         assert b.js(f"{LAST}.querySelector('.md').textContent") == "whole"
 
-    # A long answer costs time in proportion: ten times the text takes far less than a hundred times.
-    growth = """(() => {
-      const took = n => {
-        const m = new Markdown(document.createElement('div')), unit = 'Some **bold** words and `code`.\\n\\n- item\\n\\n';
-        let text = '', start = performance.now();
-        for (let i = 0; i < n; ++i) m.update(text += unit, false);
-        return performance.now() - start;
-      };
-      took(200);
-      return took(3000) / took(300);
-    })()"""
-    ratio = b.js(growth)
-    assert ratio < 40, f"quadratic: {ratio}"
+
+# Markdown and what it becomes, without attributes that are the same everywhere.
+CASES = [
+    ("a *b* **c** ***d*** ~~e~~ `f*g*`",
+     "<p>a <em>b</em> <strong>c</strong> <em><strong>d</strong></em> <del>e</del> <code>f*g*</code></p>"),
+    ("2 * 3 * 4, snake_case_name and \\*stars\\*", "<p>2 * 3 * 4, snake_case_name and *stars*</p>"),
+    ("**open and `open", "<p>**open and `open</p>"),
+    ("``a ` b`` ` x", "<p><code>a ` b</code> ` x</p>"),
+    ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+    ("# A #\n### B", "<h2>A</h2><h4>B</h4>"),
+    ("#no heading", "<p>#no heading</p>"),
+    ("- a\n- b\n\n1. c\n2. d", "<ul><li>a</li><li>b</li></ul><ol><li>c</li><li>d</li></ol>"),
+    ("3. c\n4. d", "<ol start=3><li>c</li><li>d</li></ol>"),
+    ("- a\n  - b\n    - c\n- d", "<ul><li>a<ul><li>b<ul><li>c</li></ul></li></ul></li><li>d</li></ul>"),
+    ("- a\n\n  more", "<ul><li><p>a</p><p>more</p></li></ul>"),
+    ("- [x] done\n- [ ] open", "<ul><li>\u2611 done</li><li>\u2610 open</li></ul>"),
+    ("1. a\n   ```\n   code\n\n\n   x\n   ```\n2. b",
+     "<ol><li>a<div><div><span></span><button>Copy</button></div><pre><code>code\n\n\nx</code></pre></div></li><li>b</li></ol>"),
+    ("```py\n<b>\n  x\n```\nafter",
+     "<div><div><span>py</span><button>Copy</button></div><pre><code>&lt;b&gt;\n  x</code></pre></div><p>after</p>"),
+    ("````\n```\n````", "<div><div><span></span><button>Copy</button></div><pre><code>```</code></pre></div>"),
+    ("> a\n> > b\n\nc", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>"),
+    ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
+    ("|a|b|\n|-|-|\n|1|`x|y`|\n|2|",
+     "<div><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td><code>x|y</code></td></tr>"
+     "<tr><td>2</td><td></td></tr></tbody></table></div>"),
+    ("| no table |", "<p>| no table |</p>"),
+    ("[*a*](https://x.example/b_(c) \"t\") end", "<p><a href=https://x.example/b_(c)><em>a</em></a> end</p>"),
+    ("see https://x.example/a_b. And (http://y.example)",
+     "<p>see <a href=https://x.example/a_b>https://x.example/a_b</a>. And (<a href=http://y.example/>http://y.example</a>)</p>"),
+    ("[a](javascript:b) [c] [d](e)", "<p>[a](javascript:b) [c] [d](e)</p>"),
+    ("AT&amp;T <b>&lt;", "<p>AT&amp;amp;T &lt;b&gt;&amp;lt;</p>"),
+]  # fmt: skip
+
+MARKDOWN = """
+window.markdown = {
+  node(text, step) {
+    const root = document.createElement('div'), m = new Markdown(root);
+    for (let n = step; n < text.length; n += step) m.update(text.slice(0, n), false);
+    m.update(text, true);
+    return root;
+  },
+  plain(node) {
+    if (node.nodeType === 3) return node.data.replace(/[&<>]/g, c => ({'&': '&amp;', '<': '&lt;', '>': '&gt;'})[c]);
+    const inside = [...node.childNodes].map(markdown.plain).join(''), tag = node.tagName.toLowerCase();
+    const href = tag === 'a' ? ' href=' + node.href : tag === 'ol' && node.start !== 1 ? ' start=' + node.start : '';
+    return tag === 'br' || tag === 'hr' ? `<${tag}>` : `<${tag}${href}>${inside}</${tag}>`;
+  },
+  // Nodes made for a text of `n` parts that arrive one by one.
+  cost(n) {
+    const make = document.createElement;
+    let made = 0, text = '';
+    document.createElement = (...a) => (++made, make.apply(document, a));
+    const m = new Markdown(make.call(document, 'div'));
+    for (let i = 0; i < n; ++i) {
+      m.update(text += 'Some **bold** words and `code`.\\n\\n- an item\\n- another\\n\\n', false);
+      m.update(text += '|a|b|\\n|-|-|\\n|1|2|\\n\\n```\\nx\\n```\\n', false);
+    }
+    document.createElement = make;
+    return made;
+  }
+};"""
+
+
+def markdown(b):
+    b.js(MARKDOWN)
+    for text, want in CASES:
+        for step in (1, 3, 10000):
+            got = b.js(f"[...markdown.node({json.dumps(text)}, {step}).childNodes].map(markdown.plain).join('')")
+            assert got == want, f"{text!r} in steps of {step} becomes\n{got}\nnot\n{want}"
+    for text in (SHOWCASE, HOSTILE):
+        whole, *grown = [b.js(f"markdown.node({json.dumps(text)}, {n}).innerHTML") for n in (100000, 1, 2, 5, 17)]
+        assert all(g == whole for g in grown)
+    # What is finished is not made again: three times the text, three times the nodes.
+    assert b.js("markdown.cost(300)") <= 3.1 * b.js("markdown.cost(100)")
 
 
 def keyed(b, url, shots):
@@ -487,6 +549,7 @@ def main():
         conversation(b, a.url, a.screenshots)
         if a.scripted:
             scripted(b, a.url, a.screenshots)
+            markdown(b)
         if a.keyed_url:
             keyed(b, a.keyed_url, a.screenshots)
         ours = tuple(u + "/" for u in (a.url, a.keyed_url) if u) + ("data:image/svg+xml", "blob:")
