@@ -2,8 +2,10 @@
 // people reported about other servers are named after what went wrong there.
 #include <gtest/gtest.h>
 
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -283,6 +285,68 @@ TEST_F(TinyServer, AFullContextIsA400) {
                                  R"({"prompt":")" + std::string(300, 'a') + R"(","max_tokens":1})");
   EXPECT_EQ(a.status, 400);
   EXPECT_EQ(Text(a.json.at("error").at("code")), "context_length_exceeded");
+}
+
+// Many at once: each answer is the one it gets alone, and nothing is left behind.
+TEST_F(TinyServer, FiveHundredStreamsEachGetTheirOwnAnswer) {
+  constexpr int kStreams = 500, kPrompts = 7;
+  const auto body = [](int i) {
+    return fmt::format(R"({{"prompt":"{}","temperature":0,"max_tokens":12,"stream":true}})",
+                       std::string(static_cast<size_t>(i % kPrompts) * 9 + 3, 'q'));
+  };
+  std::vector<std::string> alone;
+  for (int i = 0; i < kPrompts; ++i) {
+    alone.push_back(Streamed(server_->Post("/v1/completions", body(i))));
+  }
+  std::vector<std::unique_ptr<RawSocket>> sockets;
+  for (int i = 0; i < kStreams; ++i) {
+    sockets.push_back(std::make_unique<RawSocket>(server_->port(), 0, 120));
+    ASSERT_TRUE(sockets.back()->connected()) << i;
+    sockets.back()->Send(
+        net::testing::Post("/v1/completions", body(i), "Content-Type: application/json\r\n"));
+  }
+  for (int i = 0; i < kStreams; ++i) {
+    net::testing::RawAnswer raw = net::testing::ReadAnswer(*sockets[static_cast<size_t>(i)]);
+    ASSERT_TRUE(raw.complete) << i;
+    std::string text;
+    for (size_t at = 0; (at = raw.body.find("data: {", at)) != std::string::npos; ++at) {
+      const size_t end = raw.body.find("\n\n", at);
+      text +=
+          Text(json::parse(raw.body.substr(at + 6, end - at - 6)).at("choices").at(0).at("text"));
+    }
+    EXPECT_EQ(text, alone[static_cast<size_t>(i % kPrompts)]) << i;
+  }
+  EXPECT_TRUE(Eventually([&] { return server_->service().sessions() == 0; }));
+  EXPECT_EQ(server_->engine().Stats().kv_blocks_used, 0);
+}
+
+TEST_F(TinyServer, RandomDisconnectsLeaveNothingBehind) {
+  const std::string alone = CompletionText(R"(,"temperature":0,"max_tokens":10)");
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 6; ++t) {
+    threads.emplace_back([&, random = std::minstd_rand(t + 1)]() mutable {
+      for (int round = 0; round < 25; ++round) {
+        if (random() % 3 == 0) {
+          EXPECT_EQ(CompletionText(R"(,"temperature":0,"max_tokens":10)"), alone);
+          continue;
+        }
+        RawSocket s(server_->port());
+        s.Send(net::testing::Post(
+            "/v1/completions",
+            fmt::format(
+                R"({{"prompt":"{}","n":{},"max_tokens":100,"ignore_eos":true,"stream":{}}})",
+                std::string(1 + random() % 90, 'z'), 1 + random() % 3, random() % 2 == 0),
+            "Content-Type: application/json\r\n"));
+        for (uint32_t reads = random() % 4; reads > 0 && random() % 2 == 0; --reads) s.Read(200);
+        random() % 2 == 0 ? s.Reset() : s.Close();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(Eventually([&] { return server_->Live() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->service().sessions() == 0; }));
+  EXPECT_EQ(server_->engine().Stats().kv_blocks_used, 0);
+  EXPECT_EQ(CompletionText(R"(,"temperature":0,"max_tokens":10)"), alone);
 }
 
 // R36: a turn asked again, another one in its place, and the first alone: as on a fresh server.
