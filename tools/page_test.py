@@ -350,6 +350,18 @@ def scripted(b, url, shots):
     b.until(f"{LAST}?.querySelector('.error')")
     assert "word20 " in b.js(f"{LAST}.querySelector('.md').textContent")
 
+    # An answer goes on while another conversation is shown.
+    b.click("#new")
+    send(b, "forever")
+    b.until(f"{LAST}?.textContent.includes('word20 ')")
+    b.click("#new")
+    b.until("document.querySelectorAll('#log > li').length === 0")
+    b.js("document.querySelector('#chats .name').click()")
+    seen = b.js(f"{LAST}.querySelector('.md').textContent.length")
+    b.until(f"!({IDLE}) && {LAST}.querySelector('.md').textContent.length > {seen}")
+    b.key("Escape")
+    b.until(IDLE)
+
     # Edit a turn and send it again: what followed goes.
     b.click("#new")
     answered(b, "first")
