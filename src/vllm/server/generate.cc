@@ -60,12 +60,13 @@ base::Result<std::vector<int32_t>> Service::Encode(const Prompt& prompt,
   return prompt.ids;
 }
 
-std::optional<ApiError> Service::Settle(GenerateFields& g, size_t prompt_tokens,
-                                        int64_t otherwise) const {
+std::optional<ApiError> Service::Settle(GenerateFields& g, std::string_view prompt,
+                                        size_t prompt_tokens, int64_t otherwise) const {
   const int64_t context = model_->max_model_len();
   const int64_t room = context - static_cast<int64_t>(prompt_tokens);
   if (room < 1) {
     ApiError e;
+    e.param = prompt;
     e.code = "context_length_exceeded";
     e.message = fmt::format(
         "the prompt has {} tokens, but the context holds {} with the answer: shorten it",
@@ -153,7 +154,8 @@ void Service::Chat(const std::shared_ptr<Reply>& reply) {
   }
   base::Result<std::vector<int32_t>> ids = model_->EncodeChat(r.chat);
   if (!ids) return reply->Error(About("messages", ids.error()));
-  if (const std::optional<ApiError> e = Settle(r, ids->size(), 0)) return reply->Error(*e);
+  if (const std::optional<ApiError> e = Settle(r, "messages", ids->size(), 0))
+    return reply->Error(*e);
 
   GenerateOptions o;
   o.head = MakeHead(true, r);
@@ -202,7 +204,7 @@ void Service::Completions(const std::shared_ptr<Reply>& reply) {
     if (ids->empty()) {
       return reply->Error(Bad("prompt", "prompt is empty: give at least one token"));
     }
-    if (const std::optional<ApiError> e = Settle(r, ids->size(), kCompletionTokens)) {
+    if (const std::optional<ApiError> e = Settle(r, "prompt", ids->size(), kCompletionTokens)) {
       return reply->Error(*e);
     }
     GeneratePrompt p;

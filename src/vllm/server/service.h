@@ -95,8 +95,9 @@ class Service : public engine::OutputSink {
   void Health(const std::shared_ptr<Reply>& reply) const;
 
   base::Result<std::vector<int32_t>> Encode(const Prompt& prompt, bool add_special_tokens) const;
-  // Settles max_tokens and what is given in words; an error is the client's.
-  std::optional<ApiError> Settle(GenerateFields& g, size_t prompt_tokens, int64_t otherwise) const;
+  // Settles max_tokens and what is given in words; an error is the client's. `prompt`: its field.
+  std::optional<ApiError> Settle(GenerateFields& g, std::string_view prompt, size_t prompt_tokens,
+                                 int64_t otherwise) const;
   std::vector<int32_t> Breakers(const std::vector<std::string>& strings) const;
   std::vector<std::vector<int32_t>> BadWords(const std::vector<std::string>& words) const;
 

@@ -423,6 +423,7 @@ TEST_F(ServiceTest, ARefusalOfSamplingNamesTheField) {
   const auto full = Post("/v1/completions", R"({"prompt":")" + std::string(1000, 'a') + "\"}");
   EXPECT_EQ(full->status, 400);
   EXPECT_EQ(Text(full->Json().at("error").at("code")), "context_length_exceeded");
+  EXPECT_EQ(Text(full->Json().at("error").at("param")), "prompt");
 }
 
 TEST_F(ServiceTest, ModelsAndMetrics) {
