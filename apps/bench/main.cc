@@ -1,0 +1,30 @@
+// vllm-bench: how fast a model or a server answers many requests (the default), how fast a fixed
+// batch is (micro), and where a step's time goes (--profile).
+#include "apps/bench/machine.h"
+#include "apps/bench/micro.h"
+#include "apps/bench/serve.h"
+#include "apps/model_flags.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Measure a model on this machine, or a server.", "vllm-bench");
+  app.require_subcommand(0, 1);
+  apps::bench::ServeFlags flags;
+  std::function<int()> subcommand;
+  apps::bench::AddServeFlags(app, flags);
+  apps::bench::AddMicro(app, subcommand);
+  if (const int code = apps::Parse(app, argc, argv); code >= 0) return code;
+  if (subcommand) {
+    for (const CLI::Option* o : app.get_options()) {
+      if (o->count() == 0) continue;
+      return apps::Fail("vllm-bench", {base::Code::kInvalidArgument,
+                                       o->get_name() + ": flags of micro stand after it"});
+    }
+    return subcommand();
+  }
+  flags.command = apps::bench::CommandText(argc, argv);
+  if (const base::Status s = apps::bench::Settle(app, flags); !s) {
+    return apps::Fail("vllm-bench", s.error());
+  }
+  return flags.profile ? apps::bench::Profile(std::move(flags))
+                       : apps::bench::Serve(std::move(flags));
+}
