@@ -17,8 +17,8 @@ namespace apps::bench {
 struct ServerOptions {
   std::string url;                           // "http://host:port"
   std::string endpoint = "/v1/completions";  // or one that ends in /chat/completions
-  std::string model;                         // empty: the first that /v1/models lists
-  std::string api_key;
+  std::string model = {};                    // empty: the first that /v1/models lists
+  std::string api_key = {};
   bool send_text = false;          // prompts as text, not as ids
   boost::json::object extra_body;  // further fields of every request
 };
