@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/strings.h"
 #include "vt/ir/sampling.h"
@@ -115,10 +116,8 @@ DeviceInfo NullBackend::Info() const {
 }
 
 base::Result<void*> NullBackend::Allocate(int64_t bytes) {
-  if (capturing_) {
-    return base::Error{base::Code::kInternal,
-                       "Allocate inside a graph capture: do it before BeginCapture"};
-  }
+  const base::Status allowed = RefuseInCapture("Allocate");
+  if (!allowed) return allowed.error();
   // Pages come when they are touched, so an arena that nobody writes costs nothing.
   void* p = used_ + bytes > options_.memory ? nullptr : std::calloc(static_cast<size_t>(bytes), 1);
   if (p == nullptr) {
@@ -165,9 +164,13 @@ base::Status NullBackend::Fill(Queue&, void* dst, uint8_t value, int64_t bytes) 
     return {};
   });
 }
-base::Status NullBackend::Synchronize(Queue&) {
+base::Status NullBackend::Synchronize(Queue&) { return RefuseInCapture("Synchronize"); }
+
+base::Status NullBackend::RefuseInCapture(const char* call) {
   if (!capturing_) return {};
-  return base::Error{base::Code::kInternal, "Synchronize inside a graph capture"};
+  capture_fault_ = call;
+  return base::Error{base::Code::kInternal,
+                     fmt::format("{} inside a graph capture: do it before BeginCapture", call)};
 }
 
 base::Result<std::unique_ptr<Event>> NullBackend::CreateEvent() {
@@ -178,6 +181,8 @@ base::Status NullBackend::Record(Queue&, Event& e) {
   return {};
 }
 base::Status NullBackend::Wait(Event& e) {
+  const base::Status allowed = RefuseInCapture("Wait");
+  if (!allowed) return allowed;
   static_cast<NullEvent&>(e).waited = true;
   return {};
 }
@@ -195,18 +200,32 @@ base::Result<std::unique_ptr<Executable>> NullBackend::Compile(ir::Plan plan,
 }
 
 base::Status NullBackend::BeginCapture(Queue&) {
+  const base::Status allowed = RefuseInCapture("BeginCapture");
+  if (!allowed) return allowed;
   capturing_ = true;
+  capture_fault_.clear();
   recorded_.clear();
   return {};
 }
+
 base::Result<GraphHandle> NullBackend::EndCaptureGraph(Queue&) {
-  capturing_ = false;
+  if (!std::exchange(capturing_, false)) {
+    return base::Error{base::Code::kInvalidArgument, "EndCaptureGraph without BeginCapture"};
+  }
+  if (!capture_fault_.empty()) {
+    return base::Error{base::Code::kInternal,
+                       fmt::format("the capture is void: {} was called in it", capture_fault_)};
+  }
   graphs_[next_graph_] = std::move(recorded_);
-  recorded_.clear();
   return next_graph_++;
 }
+
 base::Status NullBackend::ReplayGraph(Queue&, GraphHandle graph) {
-  for (const Work& work : graphs_.at(graph)) {
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) {
+    return base::Error{base::Code::kInvalidArgument, fmt::format("graph {} does not exist", graph)};
+  }
+  for (const Work& work : found->second) {
     const base::Status done = work();
     if (!done) return done;
   }

@@ -78,11 +78,14 @@ class NullBackend : public Backend {
   friend class NullExecutable;
   using Work = std::function<base::Status()>;
   base::Status Submit(Work work);
+  // An error naming `call` while a capture is on; it also voids the capture.
+  base::Status RefuseInCapture(const char* call);
 
   NullOptions options_;
   std::map<void*, int64_t> blocks_;
   int64_t used_ = 0, steps_ = 0;
   bool capturing_ = false;
+  std::string capture_fault_;  // what was called in the capture and may not be
   std::vector<Work> recorded_;
   std::map<GraphHandle, std::vector<Work>> graphs_;
   GraphHandle next_graph_ = 1;
