@@ -203,7 +203,7 @@ def send(b, text):
 
 def answered(b, text):
     send(b, text)
-    b.until(f"{IDLE} && {LAST}.querySelector('.acts')")
+    b.until(f"{IDLE} && {LAST}.querySelector('.acts')", 300)
     return b.js(f"{LAST}.querySelector(':scope > .md').innerText")
 
 
@@ -222,9 +222,9 @@ def conversation(b, url, shots):
     b.reload()
     b.until("document.querySelectorAll('#log > li').length === 2")
     assert b.js(f"{LAST}.querySelector('.md').innerText") == first, "a reload lost the answer"
+    b.js(f"{LAST}.seen = true")
     b.js(f"{LAST}.querySelector('[aria-label=\"Answer again\"]').click()")
-    b.until(f"!({IDLE})")
-    b.until(f"{IDLE} && {LAST}.querySelector('.acts')")
+    b.until(f"!{LAST}.seen && {IDLE} && {LAST}.querySelector('.acts')", 300)
     assert b.js("document.querySelectorAll('#log > li').length") == 2, "regenerating added a turn"
 
 
@@ -374,6 +374,20 @@ def scripted(b, url, shots):
     b.until(f"{IDLE} && {LAST}?.querySelector('.acts')")
     assert b.js("document.querySelectorAll('#log > li').length") == 2
     assert b.js(f"{LAST}.querySelector('em').textContent") == "changed"
+
+    # All is reached by Tab, each with a name; the skip link leads to the message.
+    b.js("document.querySelector('.skip').focus()")
+    names = set()
+    for _ in range(80):
+        b.key("Tab")
+        e = "document.activeElement"
+        names.add(b.js(f"{e}.id || {e}.getAttribute('aria-label') || {e}.textContent"))
+        if b.js(f"{e}.id === 'input'"):
+            break
+    assert {"new", "theme", "tune", "input", "Rename first", "Edit and send again", "Answer again"} <= names, names
+    b.js("document.querySelector('.skip').focus()")
+    b.key("Enter")
+    b.until("document.activeElement.id === 'input'")
 
     # A new line by Shift+Enter; an empty message is not sent.
     b.js("document.querySelector('#input').focus()")
