@@ -1,8 +1,11 @@
 // The engine under many requests: on the null device, whose tokens say whether everything was fed
 // rightly, and on the CPU against each request alone.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "base/strings.h"
@@ -254,6 +257,35 @@ TEST(Engine, ALengthOverTheKvCacheIsRefusedWithTheLargestThatFits) {
   EXPECT_EQ((*lowered)->options().max_model_len, 40);
 }
 
+TEST(Engine, PoolsEmbeddingsAsTheModelsFilesSay) {
+  namespace fs = std::filesystem;
+  const engine::LoadOptions plain = Options("null");
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("pooling_{}", ::getpid());
+  fs::create_directories(folder / "1_Pooling");
+  for (const auto& entry : fs::directory_iterator(plain.model)) {
+    fs::copy(entry.path(), folder / entry.path().filename());
+  }
+  engine::LoadOptions options = plain;
+  options.model = folder;
+  const auto with = [&](const std::string& json) {
+    std::ofstream(folder / "1_Pooling/config.json") << json;
+    Collector sink;
+    auto engine = Engine::Load(options, sink);
+    return engine ? fmt::format("{}", static_cast<int>((*engine)->pooling()))
+                  : engine.error().message;
+  };
+  EXPECT_EQ(with(R"({"word_embedding_dimension": 64, "pooling_mode_mean_tokens": true})"), "1");
+  EXPECT_EQ(with(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})"), "2");
+  EXPECT_EQ(with(R"({"pooling_mode_lasttoken": true})"), "0");
+  EXPECT_NE(with(R"({"pooling_mode_max_tokens": true})").find("'pooling_mode_max_tokens'"),
+            std::string::npos);
+  EXPECT_NE(
+      with(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})").find("several"),
+      std::string::npos);
+  EXPECT_NE(with("[1, ").find("config.json"), std::string::npos);
+  fs::remove_all(folder);
+}
+
 // --- on the CPU
 
 class CpuEngineTest : public ::testing::Test {
@@ -453,10 +485,11 @@ TEST_F(CpuEngineTest, EmbeddingsDoNotDependOnPiecesOrNeighbours) {
   const auto engine = Load(Options("cpu"), sink);
   std::mt19937 random(5);
   const std::vector<int32_t> ids = RandomIds(random, 100, engine->vocabulary());
-  for (const bool mean : {false, true}) {
+  for (const engine::Pooling pooling :
+       {engine::Pooling::kLast, engine::Pooling::kMean, engine::Pooling::kFirst}) {
     Request r;
     r.kind = Request::Kind::kEmbed;
-    r.mean_pooling = mean;
+    r.pooling = pooling;
     r.prompt = ids;
     const Answer alone = sink.Wait(*engine->Submit(r));
     ASSERT_EQ(static_cast<int64_t>(alone.embedding.size()), engine->hidden_size());
@@ -469,7 +502,8 @@ TEST_F(CpuEngineTest, EmbeddingsDoNotDependOnPiecesOrNeighbours) {
     for (size_t i = 0; i < alone.embedding.size(); ++i) {
       EXPECT_NEAR(together.embedding[i], alone.embedding[i], 1e-4);
     }
-    EXPECT_NE(sink.Wait(shorter).embedding, alone.embedding);
+    const Answer part = sink.Wait(shorter);
+    EXPECT_EQ(part.embedding == alone.embedding, pooling == engine::Pooling::kFirst);
     for (const RequestId id : beside) EXPECT_EQ(sink.Wait(id).tokens.size(), 20u);
   }
 }

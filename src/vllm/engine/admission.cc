@@ -66,6 +66,8 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
       CheckPrompt(model, request.prompt, options.max_model_len - (generates ? 1 : 0));
   if (!prompt) return prompt.error();
   Admitted out;
+  // Of a causal model the first token has seen itself alone.
+  if (embeds && request.pooling == Pooling::kFirst) request.prompt.resize(1);
   if (!embeds) {
     const base::Status valid = Validate(request.sampling, model.runner->vocab_size());
     if (!valid) return valid.error();

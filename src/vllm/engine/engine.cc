@@ -54,6 +54,7 @@ const LoadOptions& Engine::options() const { return options_; }
 const text::Tokenizer* Engine::tokenizer() const { return model_->tokenizer.get(); }
 const text::ChatTemplate* Engine::chat_template() const { return model_->chat_template.get(); }
 int64_t Engine::vocabulary() const { return model_->runner->vocab_size(); }
+Pooling Engine::pooling() const { return model_->pooling; }
 int64_t Engine::hidden_size() const { return model_->runner->hidden_size(); }
 const std::string& Engine::description() const { return model_->description; }
 const std::string& Engine::memory_summary() const { return model_->memory; }

@@ -56,6 +56,8 @@ class Engine {
   const text::ChatTemplate* chat_template() const;
   int64_t vocabulary() const;
   int64_t hidden_size() const;
+  Pooling pooling()
+      const;  // of embeddings, as the model's files say; the last token's where they don't
   const std::string& description() const;     // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   const std::string& memory_summary() const;  // weights, KV cache, activations, a line
   bool IsEnd(int32_t token) const;

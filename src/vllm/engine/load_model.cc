@@ -316,6 +316,9 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   model->tokenizer = std::move(text->tokenizer);
   model->chat_template = std::move(text->chat_template);
   model->eos_ids = EndIds(*model);
+  const base::Result<Pooling> pooling = LoadPooling(checkpoint, options.model);
+  if (!pooling) return pooling.error();
+  model->pooling = *pooling;
 
   const base::Status loaded = LoadWeights(checkpoint, options, laid_out, *model);
   if (!loaded) return loaded.error().In(options.model);

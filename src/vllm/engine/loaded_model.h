@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "vllm/engine/options.h"
+#include "vllm/engine/request.h"
 #include "vllm/engine/step_runner.h"
 #include "vllm/text/chat_template.h"
 #include "vllm/text/tokenizer.h"
@@ -27,6 +28,10 @@ struct TextParts {
 // model's own template.
 base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file);
 
+// What sentence-transformers' 1_Pooling/config.json beside the model, or a GGUF file's
+// pooling_type, says. Errors: kUnsupported for a pooling that is not one of ours.
+base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const std::string& path);
+
 struct LoadedModel {
   vt::DeviceRegistry registry;
   std::unique_ptr<vt::Backend> backend;
@@ -37,6 +42,7 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
   std::vector<int32_t> eos_ids;
+  Pooling pooling = Pooling::kLast;
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
   int64_t kv_blocks = 0;

@@ -61,7 +61,8 @@ TEST(FitKvCache, ALengthThatWasAskedForIsRefusedWithTheSumAndTheLargestThatFits)
   const auto fit = FitKvCache(b);
   ASSERT_FALSE(fit.ok());
   EXPECT_EQ(fit.error().code, base::Code::kResourceExhausted);
-  for (const char* part : {"2.44 KiB of KV cache", "2.73 KiB in all", "900 B may be used", "is 240 tokens"}) {
+  for (const char* part :
+       {"2.44 KiB of KV cache", "2.73 KiB in all", "900 B may be used", "is 240 tokens"}) {
     EXPECT_NE(fit.error().message.find(part), std::string::npos) << part << fit.error().message;
   }
 }

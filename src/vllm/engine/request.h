@@ -15,15 +15,19 @@ namespace vllm::engine {
 
 using RequestId = uint64_t;  // unique while the engine lives; 0 is none
 
+// Which hidden states make an embedding: the last token's (causal models: it has seen all), the
+// mean over the prompt, or the first token's.
+enum class Pooling : uint8_t { kLast, kMean, kFirst };
+
 struct Request {
   enum class Kind : uint8_t { kGenerate, kEmbed };
   Kind kind = Kind::kGenerate;
   std::vector<int32_t> prompt;
-  SamplingParams sampling;     // of kGenerate
-  int32_t priority = 0;        // of --scheduling-policy priority: lower runs first
-  std::string cache_salt;      // requests share cached prefixes only with the same salt
-  double timeout_seconds = 0;  // after submission; 0: none
-  bool mean_pooling = false;   // of kEmbed; else the last token's hidden state
+  SamplingParams sampling;           // of kGenerate
+  int32_t priority = 0;              // of --scheduling-policy priority: lower runs first
+  std::string cache_salt;            // requests share cached prefixes only with the same salt
+  double timeout_seconds = 0;        // after submission; 0: none
+  Pooling pooling = Pooling::kLast;  // of kEmbed
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kTimeout, kError };

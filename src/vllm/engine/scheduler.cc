@@ -72,7 +72,7 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   const int64_t rows = options_.output_rows - step.outputs;
   if (rows <= 0) return 0;
   int64_t n = std::min(s.known() - s.computed, options_.max_num_batched_tokens - step.tokens);
-  const bool all = s.embeds() ? s.input->mean_pooling : WantsScores(s);
+  const bool all = s.embeds() ? s.means() : WantsScores(s);
   if (all) n = std::min(n, rows);
   return n;
 }
@@ -112,7 +112,7 @@ void Scheduler::Put(Sequence& s, int64_t count, bool admitted, ScheduledStep& st
   Scheduled row{&s, s.computed, count};
   const bool last = s.computed + count == s.known();
   if (s.embeds()) {
-    row.outputs = s.input->mean_pooling ? Outputs::kAll : last ? Outputs::kLast : Outputs::kNone;
+    row.outputs = s.means() ? Outputs::kAll : last ? Outputs::kLast : Outputs::kNone;
   } else {
     row.samples = last;
     row.outputs = WantsScores(s) ? Outputs::kAll : last ? Outputs::kLast : Outputs::kNone;
@@ -170,7 +170,7 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     }
     // What is found is held at once. The last token is always computed: its logits are wanted.
     PrefixNode node = pool_.Root(s.input->cache_salt);
-    if (!WantsScores(s) && !(s.embeds() && s.input->mean_pooling)) {
+    if (!WantsScores(s) && !(s.embeds() && s.means())) {
       const BlockPool::Match match =
           pool_.Find(node, std::span(s.tokens).first(s.tokens.size() - 1), s.blocks);
       node = match.node;
@@ -315,7 +315,7 @@ void Scheduler::Retire(const ScheduledStep& step, const StepResult& result, doub
       Output out{.request = s.request, .finish = FinishReason::kStop};
       out.cached_tokens = s.cached_tokens;
       out.extra = std::make_unique<OutputExtra>();
-      if (s.input->mean_pooling) {
+      if (s.means()) {
         for (float& x : s.embedding) x /= static_cast<float>(s.prompt_length);
       }
       out.extra->embedding = std::move(s.embedding);

@@ -286,7 +286,7 @@ TEST_F(SchedulerTest, EmbeddingsTakeTurnsWithTokensAndEndInTheMeanOfTheirRows) {
   Add(1, 0, 2, 50);
   auto r = std::make_shared<Request>();
   r->kind = Request::Kind::kEmbed;
-  r->mean_pooling = true;
+  r->pooling = Pooling::kMean;
   r->prompt = {1, 2};
   scheduler_->Add(2, r, {}, 0);
   ScheduledStep step = Schedule();

@@ -244,7 +244,7 @@ void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
     request.kind = engine::Request::Kind::kEmbed;
     request.prompt = *std::move(ids);
     request.priority = r.priority;
-    request.mean_pooling = model_->mean_pooling();
+    request.pooling = model_->pooling();
     requests.push_back(std::move(request));
   }
   Submit(std::make_shared<EmbeddingSession>(reply, ShownModel(r.model), r.base64, tokens),

@@ -21,9 +21,7 @@ class ServedEngine : public ServedModel {
   int64_t max_model_len() const override { return engine_.options().max_model_len; }
   int64_t vocabulary() const override { return engine_.vocabulary(); }
   std::string description() const override { return engine_.description(); }
-  bool mean_pooling() const override {
-    return false;
-  }  // causal models: the last token has seen all
+  engine::Pooling pooling() const override { return engine_.pooling(); }
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                   bool add_special_tokens) const override {
     return engine_.EncodePrompt(text, add_special_tokens);

@@ -33,7 +33,7 @@ class ServedModel {
   virtual int64_t max_model_len() const = 0;
   virtual int64_t vocabulary() const = 0;
   virtual std::string description() const = 0;
-  virtual bool mean_pooling() const = 0;  // of embeddings; else the last token's hidden state
+  virtual engine::Pooling pooling() const = 0;  // of embeddings
 
   virtual base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                           bool add_special_tokens) const = 0;

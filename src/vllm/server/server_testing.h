@@ -37,7 +37,7 @@ class FakeModel : public ServedModel {
   int64_t max_model_len() const override { return 1000; }
   int64_t vocabulary() const override { return 258; }
   std::string description() const override { return "fake"; }
-  bool mean_pooling() const override { return false; }
+  engine::Pooling pooling() const override { return engine::Pooling::kLast; }
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text, bool) const override;
   base::Result<std::vector<int32_t>> EncodeChat(const text::ChatInput& chat) const override;
 
