@@ -550,6 +550,22 @@ def keyed(b, url, shots):
     assert b.js("JSON.stringify(localStorage).includes('secret')") is False
 
 
+def policy(b):
+    """The second wall: were the page's code fooled, the browser would still refuse."""
+    violated = """new Promise(done => {
+      addEventListener('securitypolicyviolation', e => done(e.effectiveDirective), {once: true});
+      const after = () => setTimeout(() => done('nothing'), 1000);
+      DO
+    })"""
+    for attempt, directive in [
+        ("fetch('http://127.0.0.1:1/').catch(() => 0).then(after)", "connect-src"),
+        ("const i = new Image(); i.onload = i.onerror = after; i.src = 'http://127.0.0.1:1/'", "img-src"),
+        ("try { document.createElement('div').innerHTML = '<b>'; } catch {} after()", "require-trusted-types-for"),
+    ]:
+        got = b.js(violated.replace("DO", attempt))
+        assert got == directive, f"{attempt}: {got}"
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--url")
@@ -582,6 +598,7 @@ def main():
         foreign = [u for u in b.requests if not u.startswith(ours)]
         assert not foreign, f"requests to others: {foreign}"
         assert not b.problems, b.problems
+        policy(b)
         print(f"the page works; {len(b.requests)} requests, all to its own server")
     finally:
         b.close()
