@@ -2,6 +2,7 @@
 #include "base/os/file.h"
 #include "base/strings.h"
 #include "vllm/engine/loaded_model.h"
+#include "vllm/weights/gguf.h"
 
 namespace vllm::engine {
 namespace {

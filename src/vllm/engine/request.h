@@ -56,7 +56,7 @@ struct Output {
   int32_t token = -1;  // -1: none. An end token or stop id is delivered, with finish kStop
   FinishReason finish = FinishReason::kNone;
   int64_t cached_tokens = 0;  // of the prompt, that were found in the prefix cache
-  std::unique_ptr<OutputExtra> extra;
+  std::unique_ptr<OutputExtra> extra = {};
 };
 
 // Receives what steps give. Called from the engine's thread, once a step with all its outputs, in
