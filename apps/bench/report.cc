@@ -24,7 +24,7 @@ pre { margin: 8px 0; padding: 10px; background: var(--card); border: 1px solid v
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(148px, 1fr)); gap: 10px; margin-top: 14px; }
 .tiles div, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 10px 12px; margin: 0; }
 .tiles b { display: block; font-size: 22px; } .tiles span, figcaption span { color: var(--soft); font-size: 13px; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 370px), 1fr)); gap: 12px; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 12px; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 13px; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg path { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; } svg circle { fill: var(--c); }

@@ -154,9 +154,10 @@ base::Result<std::unique_ptr<ServerClient>> ServerClient::Connect(ServerOptions 
     if (id != nullptr && id->is_string()) o.model = std::string(id->get_string());
   }
   if (o.model.empty()) {
-    return Error{Code::kUnavailable, fmt::format("--url: {}/v1/models names no model (HTTP {}): "
-                                                 "give --served-model-name",
-                                                 base::Printable(o.url), answer->status)};
+    return Error{Code::kUnavailable,
+                 fmt::format("--url: {}/v1/models names no model (HTTP {}): "
+                             "give --served-model-name, or --api-key where it wants one",
+                             base::Printable(o.url), answer->status)};
   }
   return client;
 }
