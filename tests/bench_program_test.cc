@@ -72,6 +72,7 @@ TEST_F(BenchProgram, FlagsThatContradictOrDoNothingAreRefused) {
   Refused("--model x --dataset-path y --prefix-len 3", "--prefix-len has no effect");
   Refused("--model x --batch 4", "--batch has no effect without --profile");
   Refused("--model x --profile --report r", "--report has no effect with --profile");
+  Refused("--model x --profile --max-num-seqs 4", "--max-num-seqs has no effect with --profile");
   Refused("--model x --profile --profile-lengths 9,4", "--profile-lengths");
   Refused("--model x --save-detailed", "--save-detailed");
   Refused("--url http://127.0.0.1:1 --prompt-form text", "--model is missing");

@@ -144,6 +144,9 @@ base::Status RefuseIdleFlags(const CLI::App& app, const ServeFlags& f) {
     const std::string idle =
         Given(app, {kData, kLoad, kHttp, kOutput}, {"--input-len", "--output-json"});
     if (!idle.empty()) return NoEffect(idle, "with --profile");
+    for (const char* flag : {"--max-num-seqs", "--enable-prefix-caching", "--max-queue-size"}) {
+      if (app.count(flag) > 0) return NoEffect(flag, "with --profile");
+    }
     return {};
   }
   if (const std::string idle = Given(app, {kProfile}, {}); !idle.empty()) {
@@ -177,7 +180,9 @@ void AddServeFlags(CLI::App& app, ServeFlags& f) {
   AddModelFlags(app, f.options);
   app.get_option("--model")->required(false);  // not with --url
   AddServingFlags(app, f.options);
-  app.remove_option(app.get_option("--chat-template"));  // prompts are used as they are
+  // Prompts are used as they are, and all alike.
+  app.remove_option(app.get_option("--chat-template"));
+  app.remove_option(app.get_option("--scheduling-policy"));
   AddDataFlags(app, f);
   AddLoadFlags(app, f);
   AddHttpFlags(app, f);
