@@ -46,6 +46,7 @@ test:
 	@for model in smollm2 gemma3-270m; do \
 	  bash tools/fetch_model.sh $$model || echo "make test: going on without $$model: its tests will be skipped" >&2; \
 	done
+	@bash tools/fetch_openai.sh || echo "make test: going on without the openai package: its test will be skipped" >&2
 	@bash tools/count_lines.sh
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "apps/fetch_model.h"
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
 #include "base/json.h"
@@ -330,19 +331,25 @@ void AddStepFlags(CLI::App& sub, ModelFlags& f) {
       ->capture_default_str();
 }
 
+// Runs `command` on the flags' model, fetched when it is a name.
+int WithModel(ModelFlags& f, int (*command)(ModelFlags&)) {
+  const base::Status fetched = FetchModel(f.options);
+  return fetched ? command(f) : Fail(kInspect, fetched.error());
+}
+
 }  // namespace
 
 void AddInfo(CLI::App& app, Action& action) {
   auto f = std::make_shared<ModelFlags>();
   CLI::App* sub = Command(app, "info", "Metadata, configuration and tensors", f);
-  sub->callback([f, &action] { action = [f] { return Info(*f); }; });
+  sub->callback([f, &action] { action = [f] { return WithModel(*f, Info); }; });
 }
 
 void AddGraph(CLI::App& app, Action& action) {
   auto f = std::make_shared<ModelFlags>();
   CLI::App* sub = Command(app, "graph", "The graph as built and after each pass", f);
   AddStepFlags(*sub, *f);
-  sub->callback([f, &action] { action = [f] { return GraphPasses(*f); }; });
+  sub->callback([f, &action] { action = [f] { return WithModel(*f, GraphPasses); }; });
 }
 
 void AddPlan(CLI::App& app, Action& action) {
@@ -354,7 +361,7 @@ void AddPlan(CLI::App& app, Action& action) {
       ->capture_default_str();
   sub->add_flag("--measure", f->measure,
                 "Load the weights, run the step and print measured times beside predicted ones");
-  sub->callback([f, &action] { action = [f] { return Plan(*f); }; });
+  sub->callback([f, &action] { action = [f] { return WithModel(*f, Plan); }; });
 }
 
 void AddLogits(CLI::App& app, Action& action) {
@@ -369,7 +376,7 @@ void AddLogits(CLI::App& app, Action& action) {
       ->capture_default_str();
   sub->add_option("--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones")
       ->delimiter(',');
-  sub->callback([f, &action] { action = [f] { return Logits(*f); }; });
+  sub->callback([f, &action] { action = [f] { return WithModel(*f, Logits); }; });
 }
 
 void AddDevices(CLI::App& app, Action& action) {

@@ -10,9 +10,12 @@
 namespace apps {
 
 void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
-  app.add_option("--model,-m", o.model,
-                 "A .gguf file (any part of a split one), or a folder with config.json")
+  app.add_option(
+         "--model,-m", o.model,
+         "A .gguf file (any part of a split one), a folder with config.json, or the name of "
+         "a model on the Hugging Face hub: org/name, org/name:Q4_K_M")
       ->required();
+  app.add_option("--revision", o.revision, "Branch, tag or commit of a model by name");
   o.device = VLLM_DEFAULT_DEVICE;  // the preset's
   app.add_option("--device", o.device,
                  "cpu, or a name and an index such as cuda:1; auto takes the best one found")
@@ -36,8 +39,9 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
       ->capture_default_str();
   app.add_option("--quantization", o.quantization,
                  "Mix of dummy weights, as llama.cpp names them: Q4_K_M, Q8_0, ...");
-  app.add_option("--max-model-len", o.max_model_len,
-                 "Context in tokens; 0: what the model was made for, 8192 at the most")
+  app.add_option(
+         "--max-model-len", o.max_model_len,
+         "Context in tokens; 0: what the model was made for, or less where memory holds less")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens", o.max_num_batched_tokens,

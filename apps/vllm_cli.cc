@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "apps/fetch_model.h"
 #include "apps/model_flags.h"
 #include "base/os/file.h"
 #include "base/os/module.h"
@@ -181,6 +182,8 @@ int main(int argc, char** argv) {
     return apps::Fail(kName, {base::Code::kInvalidArgument, "--prompt is empty: give some text"});
   }
 
+  const base::Status fetched = apps::FetchModel(options);
+  if (!fetched) return apps::Fail(kName, fetched.error());
   apps::ShowProgress(options);
   const auto start = std::chrono::steady_clock::now();
   base::Result<std::unique_ptr<Llm>> llm = Llm::Load(std::move(options));

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "apps/fetch_model.h"
 #include "apps/model_flags.h"
 #include "apps/serving_flags.h"
 #include "base/json.h"
@@ -14,7 +15,6 @@
 #include "base/strings.h"
 #include "net/http_server.h"
 #include "vllm/engine/engine.h"
-#include "vllm/hub/hub.h"
 #include "vllm/server/service.h"
 
 namespace {
@@ -34,7 +34,6 @@ struct Flags {
   bool enable_auto_tools = false;
   bool disable_log_requests = false;
   double drain_seconds = 60;
-  std::string revision;  // of a model by name
   std::vector<std::string> origins, methods, headers;
 };
 
@@ -77,8 +76,6 @@ void AddHttpFlags(CLI::App& app, Flags& f) {
                  "Seconds that answers under way get after SIGTERM")
       ->check(apps::Within(0, 86400))
       ->capture_default_str();
-  app.add_option("--revision", f.revision,
-                 "Branch, tag or commit of a model given as org/name (default: main)");
   app.add_option("--log-level", f.log_level, "Least of what is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
@@ -164,26 +161,6 @@ class Signals {
   std::thread thread_;
 };
 
-// The model's path; "org/name" is fetched into the hub's cache.
-base::Result<std::string> Fetch(const std::string& model, const std::string& revision,
-                                const Log& log) {
-  const bool terminal = base::os::IsTerminal(2);
-  auto next = std::chrono::steady_clock::now();
-  const auto progress = [&](const vllm::hub::Progress& p) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next || p.total == 0) return;
-    next = now + (terminal ? std::chrono::milliseconds(200) : std::chrono::seconds(10));
-    const std::string line =
-        fmt::format("fetching {}: {} of {}, {}%", p.file, base::HumanBytes(p.done),
-                    base::HumanBytes(p.total), p.done * 100 / p.total);
-    if (!terminal) return log.Info(line);
-    fmt::print(stderr, "\r{}\033[K{}", line, p.done == p.total ? "\r\033[K" : "");
-    std::fflush(stderr);
-  };
-  return vllm::hub::ResolveModel(model, revision, progress,
-                                 [&](const std::string& w) { log.Warning(w); });
-}
-
 int Serve(Flags& flags, vllm::engine::LoadOptions options, Signals& signals) {
   const Log log(*vllm::server::LogLevelNamed(flags.log_level));
   Service service(flags.service, log);
@@ -197,13 +174,13 @@ int Serve(Flags& flags, vllm::engine::LoadOptions options, Signals& signals) {
   const char* scheme = flags.http.tls_key_file.empty() ? "http" : "https";
   log.Info(fmt::format("listening on {}://{}:{}, 503 until the model is ready", scheme,
                        flags.http.host, (*server)->port()));
-  base::Result<std::string> path = Fetch(options.model, flags.revision, log);
-  if (!path) {
+  const base::Status fetched =
+      apps::FetchModel(options, [&](const std::string& line) { log.Info(line); });
+  if (!fetched) {
     (*server)->Stop(0);
     service.Stop();
-    return apps::Fail(kName, path.error());
+    return apps::Fail(kName, fetched.error());
   }
-  options.model = *std::move(path);
   log.Info(fmt::format("loading {}", options.model));
   base::Result<std::unique_ptr<Engine>> engine = Engine::Load(std::move(options), service);
   if (!engine) {

@@ -6,6 +6,7 @@
 
 #include "apps/bench/engine_client.h"
 #include "apps/bench/statistics.h"
+#include "apps/fetch_model.h"
 #include "apps/model_flags.h"
 #include "base/json.h"
 #include "base/strings.h"
@@ -105,6 +106,8 @@ base::Result<std::vector<Line>> MeasureModel(const MicroFlags& f, const std::str
   }
   LoadOptions options = f.options;
   options.model = model;
+  const base::Status fetched = FetchModel(options);
+  if (!fetched) return fetched.error();
   options.threads = threads;
   options.max_num_seqs = *std::max_element(f.batches.begin(), f.batches.end());
   if (options.max_model_len == 0) options.max_model_len = longest + 1;

@@ -12,6 +12,7 @@
 #include "apps/bench/report.h"
 #include "apps/bench/results.h"
 #include "apps/bench/server_client.h"
+#include "apps/fetch_model.h"
 #include "apps/model_flags.h"
 #include "base/json.h"
 #include "base/os/file.h"
@@ -261,6 +262,10 @@ bool IdsMissing(const Results& results) {
 }  // namespace
 
 int Serve(ServeFlags f) {
+  if (!f.options.model.empty()) {
+    const base::Status fetched = FetchModel(f.options);
+    if (!fetched) return Fail(kName, fetched.error());
+  }
   Side side;
   const base::Status ready = f.url.empty() ? LoadEngine(f, side) : Connect(f, side);
   if (!ready) return Fail(kName, ready.error());

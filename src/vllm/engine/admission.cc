@@ -78,6 +78,8 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
     uint64_t seed = 0;
     if (request.sampling.seed) {
       seed = *request.sampling.seed;
+    } else if (options.seed) {
+      seed = *options.seed + model.drawn_seeds++;
     } else {
       std::random_device entropy;
       seed = (uint64_t{entropy()} << 32) | entropy();

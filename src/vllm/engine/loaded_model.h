@@ -2,6 +2,7 @@
 // template.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,7 +49,8 @@ struct LoadedModel {
   int64_t kv_blocks = 0;
   int64_t output_rows = 0;  // of a step
   vt::ir::SamplerLayout sampler;
-  std::unique_ptr<StepRunner> runner;  // warm
+  std::unique_ptr<StepRunner> runner;             // warm
+  mutable std::atomic<uint64_t> drawn_seeds = 0;  // of requests without a seed, with --seed
 
   LoadedModel() = default;
   LoadedModel(const LoadedModel&) = delete;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace vllm::engine {
 
 struct LoadOptions {
   std::string model;            // a .gguf, or a folder with config.json and safetensors
+  std::string revision;         // branch, tag or commit of a model that programs fetch by name
   std::string device = "auto";  // "cpu", "cuda:1", ...
   int threads = 0;              // CPUs: 0 means one a core
   std::string isa;              // CPUs: "" picks the best instruction set
@@ -29,6 +31,7 @@ struct LoadOptions {
   int64_t kv_cache_memory = 0;           // bytes; 0: what is left
   bool enable_prefix_caching = true;
   std::string scheduling_policy = "fcfs";  // or "priority"
+  std::optional<uint64_t> seed;            // of requests without one, in the order of their coming
   int64_t max_queue_size = 0;              // choices that may wait; 0: no limit
   bool enforce_eager = false;              // no captured graphs
   std::vector<int64_t> cuda_graph_sizes;   // requests of captured decode steps; empty: a default
