@@ -117,10 +117,6 @@ void AddServingFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
   }
-  if (missing("--seed")) {
-    app.add_option("--seed", o.seed,
-                   "Makes requests without a seed repeatable too, by the order of their coming");
-  }
   if (missing("--enforce-eager")) {
     app.add_flag("--enforce-eager", o.enforce_eager, "No captured graphs");
   }

@@ -230,6 +230,8 @@ int main(int argc, char** argv) {
   // As in "vllm serve MODEL".
   CLI::Option* model = app.get_option("--model");
   model->required(false);
+  app.add_option("--seed", options.seed,
+                 "Makes requests without a seed repeatable too, by the order of their coming");
   app.add_option("MODEL", options.model, "The same as --model")->excludes(model);
   if (const int code = apps::Parse(app, argc, argv); code >= 0) return code;
   if (options.model.empty()) {

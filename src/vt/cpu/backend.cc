@@ -35,8 +35,9 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node) const {
   using ir::Op;
   const auto type = [&](size_t i) { return graph.value(node.inputs[i]).dtype; };
   const auto kernel = [&](size_t i) {
-    return (type(0) == ir::DType::kBF16 ? kernels_.brain_linear
-                                        : kernels_.linear)[static_cast<int>(type(i))];
+    // Through a pointer: GCC 13's UBSan reads a null one for an index into a choice of two arrays.
+    const LinearFn* table = type(0) == ir::DType::kBF16 ? kernels_.brain_linear : kernels_.linear;
+    return table[static_cast<int>(type(i))];
   };
   switch (node.op) {
     case Op::kLinear: {
