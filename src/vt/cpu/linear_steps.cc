@@ -174,7 +174,8 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
     LinearStep::Segment s;
     s.args = base;
     s.brain = brain;
-    s.run = (brain ? c.kernels.brain_linear : c.kernels.linear)[static_cast<int>((*w)->format)];
+    const LinearFn* table = brain ? c.kernels.brain_linear : c.kernels.linear;
+    s.run = table[static_cast<int>((*w)->format)];
     if (s.run == nullptr || (*w)->layout.name != PanelLayoutName(c.kernels, (*w)->format)) {
       return base::Error{base::Code::kInternal,
                          fmt::format("cpu: weight '{}' is in the layout '{}', not in panels",
