@@ -17,7 +17,7 @@ sources() { # folder, further find arguments: its C++ files
 
 printf '%-16s %6s %8s %8s\n' room files code tests
 total_files=0 total_code=0 total_tests=0
-for room in src/base src/vt/* src/vllm/* src/api apps tests fuzz; do
+for room in src/base src/net src/vt/* src/vllm/* src/api apps tests fuzz; do
   [ -d "$room" ] || continue
   files=$(sources "$room" | tr -cd '\0' | wc -c)
   [ "$files" -gt 0 ] || continue

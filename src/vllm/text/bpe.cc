@@ -115,7 +115,8 @@ base::Status BpeModel::LoadMerges(const BpeSpec& spec) {
   SymbolNames names(*spec.vocab);
   std::string joined;
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const auto& [left, right] = spec.merges[rank];
+    // Not a structured binding: older compilers refuse to capture one.
+    const std::string_view left = spec.merges[rank].first, right = spec.merges[rank].second;
     const auto missing = [&](std::string_view what) {
       return base::Error{
           base::Code::kCorrupt,
