@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/os/file.h"
 #include "base/os/module.h"
 #include "base/strings.h"
 #include "vllm/hub/hub.h"
@@ -11,6 +12,12 @@ namespace apps {
 
 base::Status FetchModel(vllm::engine::LoadOptions& options,
                         const std::function<void(const std::string&)>& say) {
+  if (!options.revision.empty() &&
+      (base::os::FileExists(options.model) || base::os::IsDirectory(options.model))) {
+    return base::Error{base::Code::kInvalidArgument, "--revision is of a model on the hub, but '" +
+                                                         options.model +
+                                                         "' is a path here: leave it out"};
+  }
   const bool terminal = base::os::IsTerminal(2);
   const auto tell = [&](const std::string& line) {
     if (say) return say(line);

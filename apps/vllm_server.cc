@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -72,6 +73,10 @@ void AddHttpFlags(CLI::App& app, Flags& f) {
                  "Seconds that a connection may wait between requests")
       ->check(apps::Within(0.1, 86400))
       ->capture_default_str();
+  app.add_option("--request-timeout", f.service.request_timeout,
+                 "Seconds after which a request is ended; 0: no limit")
+      ->check(apps::Within(0, 1e9))
+      ->capture_default_str();
   app.add_option("--drain-timeout", f.drain_seconds,
                  "Seconds that answers under way get after SIGTERM")
       ->check(apps::Within(0, 86400))
@@ -108,7 +113,15 @@ base::Status Settle(Flags& f, const std::string& model) {
     return base::Error{base::Code::kInvalidArgument,
                        "--ssl-keyfile and --ssl-certfile go together: give both"};
   }
-  if (f.service.model_names.empty()) f.service.model_names = {model};
+  // A name on the hub is the name; of a path the last part, which says nothing of this machine.
+  if (f.service.model_names.empty()) {
+    const std::filesystem::path path(model);
+    std::error_code ec;
+    const bool local = std::filesystem::exists(path, ec);
+    const std::filesystem::path last =
+        path.has_filename() ? path.filename() : path.parent_path().filename();
+    f.service.model_names = {local ? last.string() : model};
+  }
   f.service.log_requests = !f.disable_log_requests;
   f.service.auto_tools = f.tool_parser.empty() || f.tool_parser == "auto";
   f.service.tools = vllm::server::ToolFormatNamed(f.tool_parser);

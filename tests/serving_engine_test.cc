@@ -179,6 +179,32 @@ TEST(Engine, ADeviceErrorEndsEveryRequestAndRefusesNewOnes) {
   engine->Drain(10);  // returns
 }
 
+TEST(Engine, PromptLogprobsAndAnAnswerGoTogetherOneStepAhead) {
+  Collector sink;
+  const auto engine = Load(Options("null"), sink);
+  ASSERT_NE(engine, nullptr);
+  Request r = Greedy(std::vector<int32_t>(50, 9), 5);
+  r.sampling.prompt_logprobs = 2;
+  const Answer a = sink.Wait(*engine->Submit(r));
+  EXPECT_EQ(a.prompt_logprobs.size(), 49u);
+  EXPECT_EQ(a.tokens, NullAnswer(r.prompt, 5, engine->vocabulary()));
+}
+
+TEST(Engine, PriorityNeedsItsPolicy) {
+  Collector sink;
+  const auto engine = Load(Options("null"), sink);
+  Request r = Greedy({1}, 1);
+  r.priority = -1;
+  const auto refused = engine->Submit(r);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("--scheduling-policy priority"), std::string::npos);
+  engine::LoadOptions options = Options("null");
+  options.scheduling_policy = "priority";
+  Collector other;
+  const auto by_priority = Load(options, other);
+  EXPECT_TRUE(by_priority->Submit(r).ok());
+}
+
 TEST(Engine, AFullQueueIsSaidAtOnce) {
   engine::LoadOptions options = Options("null");
   options.max_num_seqs = 1;

@@ -291,6 +291,8 @@ int Serve(ServeFlags f) {
 }
 
 int Profile(ServeFlags f) {
+  const base::Status fetched = FetchModel(f.options);
+  if (!fetched) return Fail(kName, fetched.error());
   const ProfileOptions o{.batch = f.batch,
                          .context = f.input.low,
                          .first = f.profile_lengths[0],

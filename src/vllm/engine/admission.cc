@@ -65,6 +65,12 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
   const base::Status prompt =
       CheckPrompt(model, request.prompt, options.max_model_len - (generates ? 1 : 0));
   if (!prompt) return prompt.error();
+  if (request.priority != 0 && options.scheduling_policy != "priority") {
+    return Invalid(
+        fmt::format("priority is {}, but this server schedules first come, first served: "
+                    "start it with --scheduling-policy priority",
+                    request.priority));
+  }
   Admitted out;
   // Of a causal model the first token has seen itself alone.
   if (embeds && request.pooling == Pooling::kFirst) request.prompt.resize(1);

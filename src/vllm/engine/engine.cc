@@ -58,9 +58,6 @@ Pooling Engine::pooling() const { return model_->pooling; }
 int64_t Engine::hidden_size() const { return model_->runner->hidden_size(); }
 const std::string& Engine::description() const { return model_->description; }
 const std::string& Engine::memory_summary() const { return model_->memory; }
-bool Engine::IsEnd(int32_t token) const {
-  return std::binary_search(model_->eos_ids.begin(), model_->eos_ids.end(), token);
-}
 
 base::Result<std::vector<int32_t>> Engine::EncodePrompt(std::string_view text,
                                                         bool add_special_tokens) const {

@@ -60,7 +60,6 @@ class Engine {
       const;  // of embeddings, as the model's files say; the last token's where they don't
   const std::string& description() const;     // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   const std::string& memory_summary() const;  // weights, KV cache, activations, a line
-  bool IsEnd(int32_t token) const;
 
   // The prompt's ids: plain text (with the BOS token where the model has one; text that begins with
   // it gets no second), or a conversation by its template. kInvalidArgument where there is none.

@@ -1,5 +1,6 @@
 #include "vllm/engine/engine_loop.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/strings.h"
@@ -48,8 +49,7 @@ EngineLoop::~EngineLoop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  while (runner_.in_flight() > 0 && runner_.Retire()) {
-  }
+  while (runner_.in_flight() > 0) (void)runner_.Retire();
 }
 
 void EngineLoop::Start() {
@@ -67,7 +67,14 @@ base::Result<RequestId> EngineLoop::Submit(std::shared_ptr<const Request> reques
     if (draining_ || stopping_) {
       return base::Error{base::Code::kUnavailable, "the server is shutting down"};
     }
-    if (options_.max_queue_size > 0 && queued_ + choices > options_.max_queue_size) {
+    // Those that find a place in the next step do not wait.
+    const int64_t room = options_.max_queue_size + available_;
+    if (options_.max_queue_size > 0 && choices > options_.max_queue_size + MaxRunning()) {
+      return base::Error{base::Code::kInvalidArgument,
+                         fmt::format("n is {}, more than the {} choices that may run and wait here",
+                                     choices, options_.max_queue_size + MaxRunning())};
+    }
+    if (options_.max_queue_size > 0 && queued_ + choices > room) {
       return base::Error{base::Code::kResourceExhausted,
                          fmt::format("{} requests are waiting already: try again later", queued_)};
     }
@@ -96,7 +103,7 @@ void EngineLoop::Drain(double seconds) {
   draining_ = true;
   const auto over = [&] { return idle_ || !dead_.empty(); };
   if (drained_.wait_for(lock, std::chrono::duration<double>(seconds), over)) return;
-  for (RequestId id = 1; id <= last_id_; ++id) cancellations_.push_back({id, -1, true});
+  abort_all_ = true;
   wake_.notify_one();
   drained_.wait(lock, over);
 }
@@ -109,16 +116,19 @@ EngineStats EngineLoop::Stats() const {
 void EngineLoop::TakeIn(double now) {
   std::vector<Arrival> arrivals;
   std::vector<Cancellation> cancellations;
+  bool abort_all = false;
   {
     const std::lock_guard lock(mutex_);
-    if (arrivals_.empty() && cancellations_.empty()) return;
+    if (arrivals_.empty() && cancellations_.empty() && !abort_all_) return;
     arrivals.swap(arrivals_);
     cancellations.swap(cancellations_);
+    abort_all = abort_all_;
   }
   for (Arrival& a : arrivals) scheduler_.Add(a.id, std::move(a.request), a.sampler, a.time);
   for (const Cancellation& c : cancellations) {
     scheduler_.Finish(c.id, c.choice, FinishReason::kAbort, now, c.deliver ? &outputs_ : nullptr);
   }
+  if (abort_all) scheduler_.FinishAll(FinishReason::kAbort, now, outputs_);
 }
 
 base::Status EngineLoop::Launch() {
@@ -220,8 +230,7 @@ bool EngineLoop::RunOnce() {
 }
 
 void EngineLoop::Die(const base::Error& why) {
-  while (runner_.in_flight() > 0 && runner_.Retire()) {
-  }
+  while (runner_.in_flight() > 0) (void)runner_.Retire();
   {
     const std::lock_guard lock(mutex_);
     dead_ = why.message;
@@ -233,6 +242,7 @@ void EngineLoop::Die(const base::Error& why) {
   }
   Deliver();
   sink_.EngineDied(why.message);
+  drained_.notify_all();
 }
 
 void EngineLoop::Publish() {
@@ -242,6 +252,7 @@ void EngineLoop::Publish() {
     arriving += a.request->kind == Request::Kind::kEmbed ? 1 : a.request->sampling.n;
   }
   queued_ = scheduler_.waiting() + arriving;
+  available_ = std::max<int64_t>(MaxRunning() - scheduler_.running(), 0);
   stats_.running = scheduler_.running();
   stats_.waiting = queued_;
   stats_.kv_blocks_used = pool_.blocks() - pool_.free_blocks();
@@ -258,12 +269,19 @@ void EngineLoop::Publish() {
 
 void EngineLoop::Run() {
   while (true) {
-    const bool worked = RunOnce();
+    bool worked = false;
+    try {
+      worked = RunOnce();
+    } catch (const std::exception& e) {  // out of memory: every request hears of it
+      Die({base::Code::kInternal, fmt::format("the engine's thread failed: {}", e.what())});
+    }
     std::unique_lock lock(mutex_);
     if (stopping_ || !dead_.empty()) return;
     if (worked) continue;
     sleeping_ = true;
-    const auto due = [&] { return stopping_ || !arrivals_.empty() || !cancellations_.empty(); };
+    const auto due = [&] {
+      return stopping_ || abort_all_ || !arrivals_.empty() || !cancellations_.empty();
+    };
     // Requests with deadlines wait too, so the sleep is bounded while there are any.
     if (scheduler_.idle()) {
       wake_.wait(lock, due);

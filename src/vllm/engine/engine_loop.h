@@ -70,6 +70,7 @@ class EngineLoop : private SchedulerObserver {
   void Deliver();
   void Die(const base::Error& why);
   void Publish();
+  int64_t MaxRunning() const { return options_.scheduler.max_num_seqs; }
   void OnToken(const Sequence& s, double now) override;
   void OnFinish(const Sequence& s, FinishReason reason, double now) override;
 
@@ -90,9 +91,10 @@ class EngineLoop : private SchedulerObserver {
   std::vector<Arrival> arrivals_;
   std::vector<Cancellation> cancellations_;
   RequestId last_id_ = 0;
-  bool sleeping_ = false, stopping_ = false, draining_ = false, idle_ = true;
-  std::string dead_;    // why, once it is
-  int64_t queued_ = 0;  // choices that wait, arrivals included
+  bool sleeping_ = false, stopping_ = false, draining_ = false, abort_all_ = false, idle_ = true;
+  std::string dead_;       // why, once it is
+  int64_t queued_ = 0;     // choices that wait, arrivals included
+  int64_t available_ = 0;  // places of a step that nobody has
 
   mutable std::mutex stats_mutex_;
   EngineStats stats_;

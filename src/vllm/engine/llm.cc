@@ -45,6 +45,9 @@ void Llm::Deliver(std::span<Output> outputs) {
 base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
                                        const SamplingParams& params,
                                        const std::function<bool(const Token&)>& on_token) {
+  if (params.n != 1) {
+    return base::Error{base::Code::kInvalidArgument, "n must be 1 here: this makes one choice"};
+  }
   Request request{.prompt = {prompt.begin(), prompt.end()}, .sampling = params};
   base::Result<Admitted> admitted = Admit(*model_, options_, std::move(request));
   if (!admitted) return admitted.error();
@@ -87,7 +90,12 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
     if (!rest.empty()) say(-1, rest);
   };
   while (!over) {
-    loop_->RunOnce();
+    if (!loop_->RunOnce() && outputs_.empty() && died_.empty()) {
+      loop_->Cancel(*id, -1, false);
+      (void)loop_->RunOnce();
+      return base::Error{base::Code::kResourceExhausted,
+                         "the KV cache is held by sequences of Step: Reset them first"};
+    }
     if (!died_.empty()) return base::Error{base::Code::kInternal, died_};
     for (size_t i = 0; i < outputs_.size() && !over; ++i) take(outputs_[i]);
     outputs_.clear();
@@ -142,7 +150,10 @@ base::Status Llm::Score(std::span<const int32_t> ids,
     Chunk chunk{.sequence = 0, .start = start, .logits = Chunk::Logits::kAll};
     chunk.tokens.assign(ids.begin() + start, ids.begin() + start + n);
     const base::Result<StepOutput> step = Step({&chunk, 1});
-    if (!step) return step.error();
+    if (!step) {
+      Reset(0);
+      return step.error();
+    }
     const auto vocab = static_cast<size_t>(runner().vocab_size());
     for (int64_t i = 0; i < n; ++i) {
       on_row(start + i, {step->logits + static_cast<size_t>(i) * vocab, vocab});

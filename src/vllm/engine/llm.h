@@ -43,7 +43,7 @@ struct Completion {
 struct Chunk {
   int sequence = 0;
   int64_t start = 0;
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens = {};
   enum class Logits : uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
 };
 

@@ -39,7 +39,7 @@ base::Result<KvFit> FitKvCache(const MemoryBudget& b) {
   int64_t room = usable - fixed;
   if (b.kv_asked > 0) {
     // What was asked for may go up to the last free byte, and not beyond.
-    if (fixed + b.kv_asked > b.free) return refuse(std::max(one, b.kv_asked), b.free - fixed);
+    if (b.kv_asked > b.free - fixed) return refuse(std::max(one, b.kv_asked), b.free - fixed);
     room = b.kv_asked;
   } else if (b.kv_default > 0) {
     room = std::min(room, std::max(b.kv_default, one));

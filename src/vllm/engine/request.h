@@ -25,7 +25,7 @@ struct Request {
   std::vector<int32_t> prompt;
   SamplingParams sampling;           // of kGenerate
   int32_t priority = 0;              // of --scheduling-policy priority: lower runs first
-  std::string cache_salt;            // requests share cached prefixes only with the same salt
+  std::string cache_salt = {};       // requests share cached prefixes only with the same salt
   double timeout_seconds = 0;        // after submission; 0: none
   Pooling pooling = Pooling::kLast;  // of kEmbed
 };

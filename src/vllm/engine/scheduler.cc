@@ -64,6 +64,7 @@ void Scheduler::Add(RequestId id, std::shared_ptr<const Request> request,
 // carries them.
 bool Scheduler::WantsScores(const Sequence& s) const {
   return s.choice == 0 && !s.embeds() && s.input->sampling.prompt_logprobs >= 0 &&
+         s.computed + 1 < s.prompt_length &&
          static_cast<int64_t>(s.prompt_logprobs.size()) + 1 < s.prompt_length;
 }
 
@@ -99,6 +100,7 @@ void Scheduler::Preempt(Sequence& s) {
   pool_.Release(s.blocks);
   s.computed = s.retired = s.published = 0;
   s.node = 0;
+  s.embedding.clear();  // its rows will be summed anew
   if (s.in_flight == 0) {
     free_slots_.push_back(s.slot);
     s.slot = -1;
@@ -164,10 +166,13 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     // A token of it is still on the device; or its prompt is being computed by its first choice.
     const bool shared = s.leader != nullptr && s.leader->state != Sequence::State::kFinished &&
                         s.leader->retired < s.leader->prompt_length;
-    if (s.in_flight > 0 || shared) {
+    if (s.in_flight > 0) return;  // nobody takes the blocks that it waits for
+    if (shared) {
       ++it;
       continue;
     }
+    // Somebody of the other kind came first and found too few blocks.
+    if (refused_ != nullptr && refused_ != &s && waiting_.key_comp()(refused_, &s)) return;
     // What is found is held at once. The last token is always computed: its logits are wanted.
     PrefixNode node = pool_.Root(s.input->cache_salt);
     if (!WantsScores(s) && !(s.embeds() && s.means())) {
@@ -184,8 +189,10 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     if (count <= 0 || !Reserve(s, s.computed + count)) {
       pool_.Release(s.blocks);
       s.computed = s.published = 0;
+      if (missing > pool_.free_blocks() && refused_ == nullptr) refused_ = &s;
       return;
     }
+    if (refused_ == &s) refused_ = nullptr;
     s.retired = s.computed;
     if (s.cached_tokens < 0) {
       s.cached_tokens = s.computed;
@@ -226,9 +233,10 @@ void Scheduler::Schedule(ScheduledStep& step, double now) {
         const bool mine = s.step != steps_ && s.embeds() == step.embeds &&
                           (s.known() - s.computed == 1) == decodes &&
                           (s.embeds() || s.known() == s.prompt_length || !done);
+        const size_t before = running_.size();
         if (mine) Continue(s, step);
-        // Continue may have taken this one, or later ones, out of the list.
-        if (i < running_.size() && running_[i] == &s) ++i;
+        // Those that were pre-empted left the list: begin again, past what is in the step.
+        i = running_.size() < before ? 0 : i + 1;
       }
     }
     Admit(step, now);
@@ -372,6 +380,7 @@ void Scheduler::Free(Sequence& s) {
 // REQUIRES: not finished. `s` may be gone afterwards.
 void Scheduler::End(Sequence& s, FinishReason reason, double now) {
   observer_->OnFinish(s, reason, now);
+  if (refused_ == &s) refused_ = nullptr;
   if (s.state == Sequence::State::kWaiting) {
     waiting_.erase(&s);
   } else {

@@ -26,7 +26,7 @@ struct SchedulerOptions {
   int64_t output_rows = 1;  // of a step; at least max_num_seqs
   int64_t max_model_len = 0;
   bool priority = false;  // by Request::priority; else first come, first served
-  std::vector<int32_t> end_ids;
+  std::vector<int32_t> end_ids = {};
 };
 
 // One choice of a request.
@@ -152,6 +152,7 @@ class Scheduler {
   int64_t embeds_ = 0, generates_ = 0;  // choices that have not finished
   int64_t deadlines_ = 0;
   bool embedded_last_ = false;
+  const Sequence* refused_ = nullptr;  // waits for blocks; nobody behind it is admitted
   Counters counters_;
 };
 

@@ -302,5 +302,53 @@ TEST_F(SchedulerTest, EmbeddingsTakeTurnsWithTokensAndEndInTheMeanOfTheirRows) {
   EXPECT_EQ(Show(Schedule()), "1:2 ");
 }
 
+TEST_F(SchedulerTest, AMeanThatWasInterruptedIsSummedAnew) {
+  // Four blocks: an answer that grows takes one back from the embedding after its first piece.
+  Make(4, {.max_num_seqs = 2, .max_num_batched_tokens = 8, .output_rows = 8}, false);
+  Add(1, 0, 4, 12);
+  ScheduledStep step = Schedule();
+  Retire(step);  // the answer holds a block
+  auto r = std::make_shared<Request>();
+  r->kind = Request::Kind::kEmbed;
+  r->pooling = Pooling::kMean;
+  r->prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  scheduler_->Add(2, r, {}, 0);
+  std::vector<Output> outputs;
+  std::vector<float> embedding;
+  for (int i = 0; i < 60 && !scheduler_->idle(); ++i) {
+    step = Schedule();
+    if (!step.embeds) {
+      Retire(step);
+      continue;
+    }
+    StepResult result;
+    result.outputs = step.outputs;
+    // Each token's hidden state is its position + 1: the mean of 1 .. 10 is 5.5.
+    for (int64_t t = 0; t < step.rows[0].count; ++t) {
+      result.values.push_back(static_cast<float>(step.rows[0].start + t + 1));
+    }
+    scheduler_->Retire(step, result, 0, outputs);
+  }
+  EXPECT_GT(scheduler_->counters().preemptions, 0);
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].extra->embedding, std::vector<float>{5.5f});
+}
+
+TEST_F(SchedulerTest, NobodyOfTheOtherKindOvertakesOneThatWaitsForBlocks) {
+  Make(6, {.max_num_seqs = 4, .max_num_batched_tokens = 64, .output_rows = 64}, false);
+  Add(1, 0, 12, 8);  // three blocks, and two more as it grows
+  Retire(Schedule());
+  auto r = std::make_shared<Request>();
+  r->kind = Request::Kind::kEmbed;
+  r->prompt.assign(20, 1);  // five blocks: has to wait
+  scheduler_->Add(2, r, {}, 0);
+  (void)Schedule();  // looks at it
+  Add(3, 0, 4, 40);  // would fit
+  for (int i = 0; i < 3; ++i) {
+    const ScheduledStep step = Schedule();
+    for (const Scheduled& row : step.rows) EXPECT_NE(row.sequence->request, 3u);
+  }
+}
+
 }  // namespace
 }  // namespace vllm::engine

@@ -33,7 +33,7 @@ struct StepRow {
   const vt::ir::SamplingRow* sampling = nullptr;  // of the last token; nullptr: greedy
   // Of kAll: the token whose log-probability is wanted after each of `tokens`, which is the
   // prompt's next; shorter by one when the last is to be sampled.
-  std::span<const int32_t> scored;
+  std::span<const int32_t> scored = {};
 };
 
 // Output rows, in the order of the step's rows.

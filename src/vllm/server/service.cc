@@ -118,8 +118,12 @@ void Service::HandOut(std::vector<engine::Output>& outputs) {
     Session& s = *places[i].session;
     const std::lock_guard lock(s.mutex);
     if (s.ended) continue;
-    if (s.Take(places[i].part, outputs[i])) {
-      model_->Cancel(outputs[i].request, outputs[i].choice);
+    try {
+      if (s.Take(places[i].part, outputs[i])) {
+        model_->Cancel(outputs[i].request, outputs[i].choice);
+      }
+    } catch (const std::exception& e) {  // out of memory: this request's end, not the server's
+      s.FailWith(e.what());
     }
   }
   std::shared_ptr<Session> last;
@@ -129,7 +133,11 @@ void Service::HandOut(std::vector<engine::Output>& outputs) {
     std::vector<engine::RequestId> over;
     {
       const std::lock_guard lock(last->mutex);
-      last->Flush();  // does nothing the second time
+      try {
+        last->Flush();  // does nothing the second time
+      } catch (const std::exception& e) {
+        last->FailWith(e.what());
+      }
       if (last->ended) over = std::exchange(last->ids, {});
     }
     if (!over.empty()) Forget(over);
@@ -167,6 +175,7 @@ void Service::Submit(const std::shared_ptr<Session>& session,
     const std::lock_guard lock(session->mutex);
     if (session->ended) return;
     for (size_t part = 0; part < requests.size() && !failed; ++part) {
+      requests[part].timeout_seconds = options_.request_timeout;
       const std::lock_guard map_lock(sessions_mutex_);
       base::Result<engine::RequestId> id = model_->Submit(std::move(requests[part]));
       if (!id) {

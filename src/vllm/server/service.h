@@ -38,6 +38,7 @@ struct ServiceOptions {
   std::optional<ToolFormat> tools = {};    // none: as the chat template shows
   bool auto_tools = true;                  // whether the chat template may decide
   bool log_requests = true;
+  double request_timeout = 0;  // seconds that a request may take; 0: no limit
   int prepare_threads = 2;
   int output_threads = 1;
 };

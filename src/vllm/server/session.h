@@ -61,7 +61,7 @@ class Session {
   // After all outputs of a step: sends what they gave; sets `ended` with the last.
   virtual void Flush() = 0;
 
- protected:
+  // Ends it with an error.
   void FailWith(const std::string& message);
 
  private:

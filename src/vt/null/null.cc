@@ -11,6 +11,12 @@
 namespace vt::null {
 namespace {
 
+bool ReadCount(const std::string& text, int64_t& number) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end && number > 0;
+}
+
 class NullQueue : public Queue {};
 class NullEvent : public Event {
  public:
@@ -243,9 +249,7 @@ base::Result<std::unique_ptr<Backend>> NullPlatform::Open(const Options& options
     const std::string text = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (name == "sync" && text.empty()) {
       o.sync = true;
-    } else if (number == nullptr ||
-               std::from_chars(text.data(), text.data() + text.size(), *number).ptr !=
-                   text.data() + text.size()) {
+    } else if (number == nullptr || !ReadCount(text, *number)) {
       if (word.empty()) continue;
       return base::Error{
           base::Code::kInvalidArgument,
