@@ -18,6 +18,12 @@ base::Status FetchModel(vllm::engine::LoadOptions& options,
                                                          options.model +
                                                          "' is a path here: leave it out"};
   }
+  // Nobody means the hub by this, and it would be asked before the likeliest mistake was named.
+  if (base::EndsWith(options.model, ".gguf") && !base::os::FileExists(options.model) &&
+      !base::os::IsDirectory(options.model)) {
+    return base::Error{base::Code::kNotFound,
+                       "'" + base::Printable(options.model) + "': no such file"};
+  }
   const bool terminal = base::os::IsTerminal(2);
   const auto tell = [&](const std::string& line) {
     if (say) return say(line);

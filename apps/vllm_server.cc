@@ -106,6 +106,10 @@ base::Status Settle(Flags& f, const std::string& model) {
   if (base::Status s = list("--allowed-origins", f.origins, h.allowed_origins); !s) return s;
   if (base::Status s = list("--allowed-methods", f.methods, h.allowed_methods); !s) return s;
   if (base::Status s = list("--allowed-headers", f.headers, h.allowed_headers); !s) return s;
+  if (h.host.empty()) {
+    return base::Error{base::Code::kInvalidArgument,
+                       "--host is empty: give an address, 0.0.0.0 for every one"};
+  }
   for (const std::string& key : f.service.api_keys) {
     if (key.empty()) return base::Error{base::Code::kInvalidArgument, "--api-key is empty"};
   }

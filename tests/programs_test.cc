@@ -89,8 +89,9 @@ TEST_F(Programs, HelpExplainsEveryFlag) {
 }
 
 TEST_F(Programs, BrokenModelsAreRefusedByName) {
+  Refused("vllm-cli --prompt a --model " + Path("nothing.gguf"), 1, "nothing.gguf");
   // Neither a path that exists nor a name: a wrong argument.
-  Refused("vllm-cli --prompt a --model " + Path("nothing.gguf"), 2, "nothing.gguf");
+  Refused("vllm-cli --prompt a --model " + Path("nothing"), 2, "nothing");
   Refused("vllm-cli --prompt a --model " + Write("empty.gguf", ""), 1, "empty.gguf");
   Refused("vllm-cli --prompt a --model " + Write("text.gguf", "this is not a model file at all"), 1,
           "text.gguf");

@@ -31,7 +31,7 @@ struct ServerOptions {
   size_t max_body_bytes = 64 << 20;
   size_t max_connections = 4096;  // more are refused with 503
   size_t max_buffered_bytes =
-      1 << 20;                  // of one stream that its reader does not take: then it is dropped
+      8 << 20;                  // of one stream that its reader does not take: then it is dropped
   double header_seconds = 10;   // from the first byte of a request to the end of its header
   double body_seconds = 60;     // and to the end of its body
   double idle_seconds = 75;     // of a kept connection between requests, or before the first

@@ -274,6 +274,10 @@ base::Result<OpenedModel> OpenModel(LoadOptions& options) {
 }
 
 base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
+  if (options.kv_cache_memory < 0) {
+    return base::Error{base::Code::kInvalidArgument,
+                       "--kv-cache-memory must be a number of bytes from 0 to 2^63"};
+  }
   const bool length_asked = options.max_model_len > 0;
   base::Result<OpenedModel> opened = OpenModel(options);
   if (!opened) return opened.error();
