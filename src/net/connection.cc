@@ -131,12 +131,6 @@ std::string SentenceOf(const error_code& error, const ServerOptions& options) {
   return fmt::format("The request is not valid HTTP/1.1 ({}).", error.message());
 }
 
-const std::string& Header(const HttpRequest& request, const std::string& name) {
-  static const std::string kNone;
-  const auto it = request.headers.find(name);
-  return it == request.headers.end() ? kNone : it->second;
-}
-
 }  // namespace
 
 Connection::Connection(std::shared_ptr<ServerCore> core, Worker& worker,
@@ -259,7 +253,7 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
 
   SetDeadline(options.body_seconds);
   if (!parser.is_done()) {
-    if (!Header(request, "expect").empty() && !incoming.http_1_0 && unparsed().empty()) {
+    if (!HeaderOf(request, "expect").empty() && !incoming.http_1_0 && unparsed().empty()) {
       if (!co_await WriteRaw("HTTP/1.1 100 Continue\r\n\r\n")) co_return nothing;
     }
     parser.eager(true);
@@ -296,10 +290,10 @@ awaitable<void> Connection::AnswerIt(Incoming incoming) {
   NewAnswer({.head = request.method == "HEAD",
              .http_1_0 = incoming.http_1_0,
              .keep_alive = incoming.keep_alive && !core_->draining,
-             .headers = CorsHeaders(core_->options, Header(request, "origin")),
+             .headers = CorsHeaders(core_->options, HeaderOf(request, "origin")),
              .max_buffered_bytes = core_->options.max_buffered_bytes});
   if (IsPreflight(request)) {
-    const bool allowed = OriginAllowed(core_->options, Header(request, "origin"));
+    const bool allowed = OriginAllowed(core_->options, HeaderOf(request, "origin"));
     if (allowed) {
       answer_->Send(204, "", "", PreflightHeaders(core_->options, request));
     } else {
@@ -328,7 +322,7 @@ awaitable<void> Connection::AnswerIt(Incoming incoming) {
 awaitable<void> Connection::Refuse(Failure failure, const HttpRequest& request) {
   NewAnswer({.head = request.method == "HEAD",
              .keep_alive = false,
-             .headers = CorsHeaders(core_->options, Header(request, "origin"))});
+             .headers = CorsHeaders(core_->options, HeaderOf(request, "origin"))});
   answer_->Send(failure.status, "application/json",
                 core_->error_body(failure.status, failure.sentence), {});
   co_await Until([this] { return answered_ || closed_; });

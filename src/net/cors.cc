@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "net/request.h"
+
 namespace net {
 namespace {
 
@@ -13,11 +15,6 @@ std::string Joined(const std::vector<std::string>& list) {
   std::string out;
   for (const std::string& entry : list) out += (out.empty() ? "" : ", ") + entry;
   return out;
-}
-
-std::string Header(const HttpRequest& request, const std::string& name) {
-  const auto it = request.headers.find(name);
-  return it == request.headers.end() ? "" : it->second;
 }
 
 }  // namespace
@@ -48,13 +45,13 @@ HeaderList PreflightHeaders(const ServerOptions& options, const HttpRequest& req
   if (Has(options.allowed_methods, "*")) {
     // "*" itself means nothing in an answer with credentials.
     methods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-    const std::string asked = Header(request, "access-control-request-method");
+    const std::string asked = HeaderOf(request, "access-control-request-method");
     if (!asked.empty() && methods.find(asked) == std::string::npos) methods += ", " + asked;
   }
   out.emplace_back("Access-Control-Allow-Methods", methods);
   std::string headers = Joined(options.allowed_headers);
   if (Has(options.allowed_headers, "*"))
-    headers = Header(request, "access-control-request-headers");
+    headers = HeaderOf(request, "access-control-request-headers");
   if (!headers.empty()) out.emplace_back("Access-Control-Allow-Headers", headers);
   out.emplace_back("Access-Control-Max-Age", "600");
   return out;

@@ -40,6 +40,12 @@ std::string LowerCase(std::string_view text) {
   return out;
 }
 
+const std::string& HeaderOf(const HttpRequest& request, const std::string& name) {
+  static const std::string kNone;
+  const auto it = request.headers.find(name);
+  return it == request.headers.end() ? kNone : it->second;
+}
+
 void SetTarget(HttpRequest& request, std::string_view target) {
   // Sent to proxies, and legal here too: "http://host/path".
   for (const std::string_view scheme : {"http://", "https://"}) {

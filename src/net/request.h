@@ -13,6 +13,9 @@ namespace net {
 
 std::string LowerCase(std::string_view text);
 
+// A header's value by its name in lower case; empty where it is not there.
+const std::string& HeaderOf(const HttpRequest& request, const std::string& name);
+
 // Path and query. The path is left empty when the target is malformed.
 void SetTarget(HttpRequest& request, std::string_view target);
 

@@ -56,7 +56,7 @@ base::Status CheckPrompt(const LoadedModel& model, std::span<const int32_t> ids,
 
 base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& options,
                              Request request) {
-  const bool embeds = request.kind == Request::Kind::kEmbed;
+  const bool embeds = request.embeds();
   if (embeds && model.runner->hidden_size() == 0) {
     return Invalid("this model gives no hidden states: embeddings are not available");
   }

@@ -58,7 +58,7 @@ void EngineLoop::Start() {
 
 base::Result<RequestId> EngineLoop::Submit(std::shared_ptr<const Request> request,
                                            const SamplerSettings& sampler) {
-  const int64_t choices = request->kind == Request::Kind::kEmbed ? 1 : request->sampling.n;
+  const int64_t choices = request->choices();
   RequestId id = 0;
   bool sleeping = false;
   {
@@ -249,7 +249,7 @@ void EngineLoop::Publish() {
   const std::scoped_lock lock(mutex_, stats_mutex_);
   int64_t arriving = 0;
   for (const Arrival& a : arrivals_) {
-    arriving += a.request->kind == Request::Kind::kEmbed ? 1 : a.request->sampling.n;
+    arriving += a.request->choices();
   }
   queued_ = scheduler_.waiting() + arriving;
   available_ = std::max<int64_t>(MaxRunning() - scheduler_.running(), 0);

@@ -28,6 +28,9 @@ struct Request {
   std::string cache_salt = {};       // requests share cached prefixes only with the same salt
   double timeout_seconds = 0;        // after submission; 0: none
   Pooling pooling = Pooling::kLast;  // of kEmbed
+
+  bool embeds() const { return kind == Kind::kEmbed; }
+  int32_t choices() const { return embeds() ? 1 : sampling.n; }
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kTimeout, kError };

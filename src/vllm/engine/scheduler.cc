@@ -39,9 +39,9 @@ Scheduler::Scheduler(BlockPool& pool, const SchedulerOptions& options, Scheduler
 
 void Scheduler::Add(RequestId id, std::shared_ptr<const Request> request,
                     const SamplerSettings& sampler, double now) {
-  const bool embeds = request->kind == Request::Kind::kEmbed;
+  const bool embeds = request->embeds();
   Choices& choices = requests_[id];
-  for (int32_t c = 0; c < (embeds ? 1 : request->sampling.n); ++c) {
+  for (int32_t c = 0; c < request->choices(); ++c) {
     auto s = std::make_unique<Sequence>();
     s->request = id;
     s->choice = c;
@@ -173,6 +173,7 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     }
     // Somebody of the other kind came first and found too few blocks.
     if (refused_ != nullptr && refused_ != &s && waiting_.key_comp()(refused_, &s)) return;
+    if (Affordable(s, step) <= 0) return;  // before its prompt is looked up
     // What is found is held at once. The last token is always computed: its logits are wanted.
     PrefixNode node = pool_.Root(s.input->cache_salt);
     if (!WantsScores(s) && !(s.embeds() && s.means())) {
@@ -185,11 +186,12 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     s.node = node;
     const int64_t size = pool_.block_size();
     const int64_t missing = (s.known() + size - 1) / size - s.published;
-    const int64_t count = missing > pool_.free_blocks() ? 0 : Affordable(s, step);
+    const bool scarce = missing > pool_.free_blocks();
+    const int64_t count = scarce ? 0 : Affordable(s, step);
     if (count <= 0 || !Reserve(s, s.computed + count)) {
       pool_.Release(s.blocks);
       s.computed = s.published = 0;
-      if (missing > pool_.free_blocks() && refused_ == nullptr) refused_ = &s;
+      if (scarce && refused_ == nullptr) refused_ = &s;
       return;
     }
     if (refused_ == &s) refused_ = nullptr;

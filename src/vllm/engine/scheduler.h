@@ -60,7 +60,7 @@ struct Sequence {
   double arrival = 0, admitted = 0, first_token = 0, last_token = 0;  // seconds; 0: not yet
 
   bool means() const { return input->pooling == Pooling::kMean; }
-  bool embeds() const { return input->kind == Request::Kind::kEmbed; }
+  bool embeds() const { return input->embeds(); }
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t known() const { return size() + pending; }
   int64_t output_length() const { return size() - prompt_length; }

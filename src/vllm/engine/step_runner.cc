@@ -136,13 +136,13 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
     f.event = *std::move(event);
     if (!backend.HostAddressable()) f.packed.resize(static_cast<size_t>(plans.input_bytes));
   }
-  base::Status done = r->Compile(std::move(plans), options);
+  base::Status done = r->Compile(std::move(plans));
   if (done) done = r->Warm(options);
   if (!done) return done.error();
   return r;
 }
 
-base::Status StepRunner::Compile(StepPlans plans, const StepOptions&) {
+base::Status StepRunner::Compile(StepPlans plans) {
   for (StepPlans::One& one : plans.plans) {
     Compiled c;
     c.bucket = one.plan.bucket;

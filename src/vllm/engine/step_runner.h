@@ -146,7 +146,7 @@ class StepRunner {
 
   explicit StepRunner(vt::Backend& backend) : backend_(backend) {}
   base::Result<void*> Own(int64_t bytes);
-  base::Status Compile(StepPlans plans, const StepOptions& options);
+  base::Status Compile(StepPlans plans);
   base::Status Warm(const StepOptions& options);
   Compiled& Pick(const vt::ir::Bucket& step, bool hidden);
   void Pack(Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,

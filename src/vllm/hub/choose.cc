@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/strings.h"
+#include "net/request.h"
 
 namespace vllm::hub {
 namespace {
@@ -16,13 +17,6 @@ using base::StartsWith;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsAlnum(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -52,7 +46,7 @@ std::optional<Part> ParsePart(std::string_view path, std::string_view extension)
 // Does the name of a quantisation stand in `path` as a word of its own? "Q4_K" is none in "IQ4_K"
 // or "Q4_K_M".
 bool Names(std::string_view path, std::string_view quant) {
-  const std::string text = Lower(path), word = Lower(quant);
+  const std::string text = net::LowerCase(path), word = net::LowerCase(quant);
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     const size_t end = at + word.size();
     const auto joined = [](char c) { return IsAlnum(c) || c == '_'; };
@@ -64,7 +58,7 @@ bool Names(std::string_view path, std::string_view quant) {
 
 // Files that belong to a model's side: projectors of images, statistics of quantising.
 bool IsCompanion(std::string_view path) {
-  const std::string name = Lower(BaseName(path));
+  const std::string name = net::LowerCase(BaseName(path));
   return StartsWith(name, "mmproj") || name.find("imatrix") != std::string::npos;
 }
 
@@ -72,7 +66,7 @@ bool IsCompanion(std::string_view path) {
 std::map<std::string, std::vector<std::string>> GgufModels(const std::vector<std::string>& files) {
   std::map<std::string, std::vector<std::string>> models;
   for (const std::string& file : files) {
-    if (!EndsWith(Lower(file), ".gguf")) continue;
+    if (!EndsWith(net::LowerCase(file), ".gguf")) continue;
     const auto part = ParsePart(file, ".gguf");
     models[part ? std::string(part->stem) + ".gguf" : file].push_back(file);
   }

@@ -41,7 +41,6 @@ class ChoiceText {
   // The rest, when no stop string ended it.
   Delta Finish();
 
-  int64_t tokens() const { return text_.tokens(); }
   int tool_calls() const { return tools_ == nullptr ? 0 : tools_->calls(); }
 
  private:

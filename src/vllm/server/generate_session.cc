@@ -120,7 +120,7 @@ bool GenerateSession::Take(size_t part, engine::Output& output) {
     delta = c.text->Push(output.token, output.finish == FinishReason::kStop,
                          logprobs ? &output.extra->logprobs : nullptr);
     if (options_.head.token_ids) {
-      c.fresh_ids.push_back(output.token);
+      if (options_.stream) c.fresh_ids.push_back(output.token);
       c.whole.token_ids.push_back(output.token);
     }
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "net/request.h"
 #include "vllm/server/generate_session.h"
 #include "vllm/server/json_text.h"
 #include "vllm/server/service.h"
@@ -54,20 +55,9 @@ const RouteEntry* Find(std::string_view path) {
   return nullptr;
 }
 
-std::string Lower(std::string_view s) {
-  std::string out(s);
-  for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return out;
-}
-
-std::string Header(const net::HttpRequest& r, const char* name) {
-  const auto it = r.headers.find(name);
-  return it == r.headers.end() ? "" : it->second;
-}
-
 // JSON is always UTF-8, so only that charset can be meant.
 std::optional<ApiError> CheckContentType(const net::HttpRequest& r) {
-  const std::string type = Lower(Header(r, "content-type"));
+  const std::string type = net::LowerCase(net::HeaderOf(r, "content-type"));
   std::string essence = type.substr(0, type.find(';'));
   while (!essence.empty() && essence.back() == ' ') essence.pop_back();
   const size_t at = type.find("charset=");
@@ -83,7 +73,7 @@ std::optional<ApiError> CheckContentType(const net::HttpRequest& r) {
 }
 
 std::string RequestId(const net::HttpRequest& r) {
-  const std::string given = Header(r, "x-request-id");
+  const std::string given = net::HeaderOf(r, "x-request-id");
   const bool plain =
       !given.empty() && given.size() <= 128 &&
       std::all_of(given.begin(), given.end(), [](char c) { return c > ' ' && c < 0x7F; });
@@ -132,8 +122,8 @@ std::shared_ptr<Reply> Service::MakeReply(std::shared_ptr<net::Exchange> exchang
 bool Service::Allowed(const net::HttpRequest& request) const {
   if (options_.api_keys.empty()) return true;
   constexpr std::string_view kBearer = "bearer ";
-  const std::string header = Header(request, "authorization");
-  if (Lower(header.substr(0, kBearer.size())) != kBearer) return false;
+  const std::string header = net::HeaderOf(request, "authorization");
+  if (net::LowerCase(header.substr(0, kBearer.size())) != kBearer) return false;
   return KeyMatches(std::string_view(header).substr(kBearer.size()), options_.api_keys);
 }
 

@@ -76,7 +76,7 @@ base::Result<engine::RequestId> FakeModel::Submit(engine::Request request) {
   const std::lock_guard lock(mutex_);
   if (refusal_) return *refusal_;
   ++last_;
-  const int32_t n = request.kind == engine::Request::Kind::kEmbed ? 1 : request.sampling.n;
+  const int32_t n = request.choices();
   for (int32_t choice = 0; choice < n; ++choice) {
     live_.push_back({last_, choice, script_(request, choice), 0, request});
   }

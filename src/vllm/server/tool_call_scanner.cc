@@ -6,8 +6,6 @@ namespace vllm::server {
 namespace json = boost::json;
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 // A JSON string's meaning; empty for anything else.
 std::string Unquoted(const std::string& text) {
   boost::system::error_code ec;

@@ -8,6 +8,9 @@
 
 namespace vllm::server {
 
+// White space as JSON has it.
+inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
 class ToolCallScanner {
  public:
   enum class State { kOpen, kDone, kBroken };

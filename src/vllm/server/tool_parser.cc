@@ -11,8 +11,6 @@ namespace {
 constexpr std::string_view kHermesOpen = "<tool_call>", kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
 
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 // Both formats, character by character: text, a mark that may be beginning, a call, what follows a
 // call. They differ in the marks and in what makes a call.
 class Parser : public ToolParser {

@@ -38,11 +38,6 @@ void Workers::Post(std::function<void()> task) {
   wake_.notify_one();
 }
 
-size_t Workers::waiting() const {
-  const std::lock_guard lock(mutex_);
-  return tasks_.size();
-}
-
 void Workers::Run() {
   std::unique_lock lock(mutex_);
   while (true) {

@@ -20,7 +20,6 @@ class Workers {
   void Stop();
 
   void Post(std::function<void()> task);
-  size_t waiting() const;
 
  private:
   void Run();
