@@ -1,0 +1,196 @@
+// gpu.h for clang -x hip, without any header or library of ROCm (-nogpuinc -nogpulib): what is not
+// C++ here is clang's builtins. Nothing but gpu.h includes this.
+//
+// gfx11 and gfx12 (RDNA 3 and 4) run waves of 32, gfx9 (CDNA: 90a, 942) of 64.
+#pragma once
+
+#define GPU_FN __attribute__((device, always_inline)) inline
+#define GPU_KERNEL(name, Args, threads)                                                            \
+  extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void \
+  name(const Args args)
+
+namespace gpu {
+
+// Dynamic shared memory begins after what is declared statically, which is nothing.
+extern __attribute__((device, shared)) __attribute__((aligned(16))) char dynamic_shared[];
+
+#if defined(__GFX9__)
+inline constexpr int kWave = 64;
+#else
+inline constexpr int kWave = 32;
+#endif
+
+// What the runtime writes behind a kernel's own arguments (LLVM's "code object v5 hidden
+// arguments"), as far as it is used: blocks and threads a block, in x, y, z.
+struct HiddenArguments {
+  uint32_t blocks[3];
+  uint16_t threads[3];
+};
+GPU_FN const HiddenArguments& hidden_arguments() {
+  return *(const HiddenArguments*)__builtin_amdgcn_implicitarg_ptr();  // leaves its address space
+}
+
+GPU_FN int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+GPU_FN int threads() { return hidden_arguments().threads[0]; }
+GPU_FN int block() { return static_cast<int>(__builtin_amdgcn_workgroup_id_x()); }
+GPU_FN int block_y() { return static_cast<int>(__builtin_amdgcn_workgroup_id_y()); }
+GPU_FN int blocks() { return static_cast<int>(hidden_arguments().blocks[0]); }
+GPU_FN char* shared() { return dynamic_shared; }
+GPU_FN void sync() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+// A wave's instructions are in order: this only keeps the compiler from moving them.
+GPU_FN void sync_wave() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+template <class T>
+GPU_FN T shuffle(T v, int lane) {
+  static_assert(sizeof(T) == 4);
+  // A lane beyond the wave wraps around, as everywhere.
+  return __builtin_bit_cast(T, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, v)));
+}
+// A mask that is known after inlining, as in every reduction, costs one instruction without an
+// address: a swizzle of 32 lanes whose pattern is "and 31, or 0, xor mask".
+#define GPU_SWIZZLE_(mask) \
+  case mask:               \
+    return __builtin_bit_cast(T, __builtin_amdgcn_ds_swizzle(bits, mask << 10 | 31))
+template <class T>
+GPU_FN T shuffle_xor(T v, int mask) {
+  static_assert(sizeof(T) == 4);
+  const int bits = __builtin_bit_cast(int, v);
+  if (__builtin_constant_p(mask)) {
+    switch (mask) {
+      GPU_SWIZZLE_(1);
+      GPU_SWIZZLE_(2);
+      GPU_SWIZZLE_(4);
+      GPU_SWIZZLE_(8);
+      GPU_SWIZZLE_(16);
+      default:
+        break;
+    }
+  }
+  return shuffle(v, (thread() % kWave) ^ mask);
+}
+#undef GPU_SWIZZLE_
+GPU_FN bool any(bool b) {
+#if defined(__GFX9__)
+  return __builtin_amdgcn_ballot_w64(b) != 0;
+#else
+  return __builtin_amdgcn_ballot_w32(b) != 0;
+#endif
+}
+GPU_FN int atomic_add(int* p, int v) {
+  return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+GPU_FN void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+// Past the caches that are not shared by the device.
+template <class T>
+GPU_FN T load_volatile(const T* p) {
+  if constexpr (sizeof(T) == 4) {
+    return __builtin_bit_cast(T, __hip_atomic_load(reinterpret_cast<const uint32_t*>(p),
+                                                   __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT));
+  } else {
+    return *const_cast<const volatile T*>(p);
+  }
+}
+
+using Words4 = uint32_t __attribute__((ext_vector_type(4)));
+
+template <class T>
+GPU_FN Pack<T> load_stream(const Pack<T>* p) {
+  return __builtin_bit_cast(Pack<T>,
+                            __builtin_nontemporal_load(reinterpret_cast<const Words4*>(p)));
+}
+
+// There is no such copy on all of these cards: a load and a store, which a wait has nothing to add
+// to. Less than 16 bytes are read byte by byte, at edges alone.
+GPU_FN void copy_async(void* to, const void* from, int valid) {
+  Words4 v = {0, 0, 0, 0};
+  if (valid >= 16) {
+    v = *static_cast<const Words4*>(from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      if (i < valid)
+        v[i / 4] |= static_cast<uint32_t>(static_cast<const uint8_t*>(from)[i]) << i % 4 * 8;
+    }
+  }
+  *static_cast<Words4*>(to) = v;
+}
+GPU_FN void copy_commit() {}
+template <int n>
+GPU_FN void copy_wait() {}
+GPU_FN void wait_predecessor() {}
+GPU_FN void launch_dependents() {}
+
+GPU_FN uint32_t bits_of(float v) { return __builtin_bit_cast(uint32_t, v); }
+GPU_FN float float_of(uint32_t v) { return __builtin_bit_cast(float, v); }
+
+// LLVM's intrinsics, which the compiler expands itself.
+GPU_FN float exp(float x) { return __builtin_elementwise_exp(x); }
+GPU_FN float exp2(float x) { return __builtin_elementwise_exp2(x); }
+GPU_FN float log(float x) { return __builtin_elementwise_log(x); }
+GPU_FN float log2(float x) { return __builtin_elementwise_log2(x); }
+GPU_FN float sqrt(float x) { return __builtin_elementwise_sqrt(x); }
+GPU_FN float rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
+
+// Below 0.625 an odd polynomial, fitted to a relative 5e-9; above 1 - 2 / (e^2x + 1), which loses
+// no digits there. 20 is far beyond where the result rounds to 1, and keeps e^2x finite.
+GPU_FN float tanh(float x) {
+  const float a = __builtin_fabsf(x), s = x * x;
+  if (a < 0.625f) {
+    float p = -5.704984068870544e-3f;
+    p = __builtin_fmaf(p, s, 2.063908427953720e-2f);
+    p = __builtin_fmaf(p, s, -5.373971536755562e-2f);
+    p = __builtin_fmaf(p, s, 1.333144158124924e-1f);
+    p = __builtin_fmaf(p, s, -3.333328068256378e-1f);
+    return __builtin_fmaf(p * s, x, x);
+  }
+  if (x != x) return x;
+  const float e = exp(2 * (a < 20.f ? a : 20.f));
+  return __builtin_copysignf(1 - 2 / (e + 1), x);
+}
+// Below 0.93 an odd polynomial; above 1 - e^(-t + t q(t)), where q was fitted to log(erfc(t)), both
+// to a relative 1e-9 of erf. From 4 on the result rounds to 1.
+GPU_FN float erf(float x) {
+  const float a = __builtin_fabsf(x), s = x * x;
+  if (a < 0.93f) {
+    float p = 8.316770254168660e-5f;
+    p = __builtin_fmaf(p, s, -8.130011265166104e-4f);
+    p = __builtin_fmaf(p, s, 5.199906416237354e-3f);
+    p = __builtin_fmaf(p, s, -2.685894072055817e-2f);
+    p = __builtin_fmaf(p, s, 1.128368750214677e-1f);
+    p = __builtin_fmaf(p, s, -3.761263191699982e-1f);
+    p = __builtin_fmaf(p, s, 1.283791661262512e-1f);
+    return __builtin_fmaf(p, x, x);
+  }
+  if (x != x) return x;
+  const float t = a < 4.f ? a : 4.f;
+  float q = -1.161228919954738e-5f;
+  q = __builtin_fmaf(q, t, 3.266225394327193e-4f);
+  q = __builtin_fmaf(q, t, -3.658009227365255e-3f);
+  q = __builtin_fmaf(q, t, 2.379500493407249e-2f);
+  q = __builtin_fmaf(q, t, -1.062751933932304e-1f);
+  q = __builtin_fmaf(q, t, -6.351280808448792e-1f);
+  q = __builtin_fmaf(q, t, -1.286542117595673e-1f);
+  return __builtin_copysignf(1 - exp(__builtin_fmaf(q, t, -t)), x);
+}
+
+GPU_FN float to_float(bf16 v) { return float_of(static_cast<uint32_t>(v.bits) << 16); }
+GPU_FN float to_float(f16 v) { return static_cast<float>(__builtin_bit_cast(_Float16, v.bits)); }
+GPU_FN bf16 to_bf16(float v) {
+  const uint32_t u = bits_of(v);
+  const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+  return {static_cast<uint16_t>(v != v ? (u >> 16 | 0x40) : rounded)};
+}
+GPU_FN f16 to_f16(float v) { return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))}; }
+
+}  // namespace gpu
+
+#include "vt/gpu/gpu_hip_mma.h"
+#include "vt/gpu/gpu_plain_mma.h"
