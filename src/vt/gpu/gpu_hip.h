@@ -107,6 +107,8 @@ GPU_FN Pack<T> load_stream(const Pack<T>* p) {
                             __builtin_nontemporal_load(reinterpret_cast<const Words4*>(p)));
 }
 
+GPU_FN void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 // There is no such copy on all of these cards: a load and a store, which a wait has nothing to add
 // to. Less than 16 bytes are read byte by byte, at edges alone.
 GPU_FN void copy_async(void* to, const void* from, int valid) {

@@ -105,6 +105,10 @@ struct Mma {
   static GPU_FN B load_b(F row) {
     return __builtin_bit_cast(B, load_a(row));
   }
+  template <class F>
+  static GPU_FN B load_b_stream(F row) {
+    return __builtin_bit_cast(B, load_a_stream(row));
+  }
   static GPU_FN C zero() { return {MmaC(0.f)}; }
   static GPU_FN void mma(C& c, const A& a, const B& b) {
     const Halves x = __builtin_bit_cast(Halves, a), y = __builtin_bit_cast(Halves, b);

@@ -1,0 +1,298 @@
+// gpu.h for the emulated device: plain C++, a block's threads as fibers. Compiled once a wave size
+// (GPU_EMULATED_WAVE), in a module each. Nothing but gpu.h includes this.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "vt/gpu/emulated/block.h"
+#include "vt/ir/quant.h"
+
+#define GPU_FN inline
+#define GPU_KERNEL(name, Args, most_threads)                                                  \
+  static void name##_body(const Args& args);                                                  \
+  static const ::vt::gpu::emulated::KernelRegistration name##_registration = {                \
+      #name, sizeof(Args), most_threads,                                                      \
+      [](const void* args) { name##_body(*static_cast<const Args*>(args)); }};                \
+  static void name##_body(const Args& args)
+
+namespace gpu {
+
+namespace block_ = ::vt::gpu::emulated;
+
+inline constexpr int kWave = GPU_EMULATED_WAVE;
+
+inline int thread() { return block_::ThreadIndex(); }
+inline int threads() { return block_::ThreadCount(); }
+inline int block() { return block_::BlockX(); }
+inline int block_y() { return block_::BlockY(); }
+inline int blocks() { return block_::GridX(); }
+inline char* shared() { return block_::SharedMemory(); }
+// Every meeting knows its line in the source, so that threads at different ones are found out.
+inline void sync(int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
+  block_::SyncBlock({"sync", file, line});
+}
+inline void sync_wave(int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
+  block_::Together(nullptr, nullptr, {"sync_wave", file, line});
+}
+
+template <class T>
+T shuffle(T v, int lane, int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
+  static_assert(sizeof(T) == 4);
+  if (lane < 0 || lane >= kWave) block_::Fault("shuffle from a lane that the wave does not have");
+  struct Mine {
+    T value, result;
+    int from;
+  } mine = {v, {}, lane};
+  block_::Together(
+      &mine,
+      [](void** all) {
+        for (int i = 0; i < kWave; ++i) {
+          auto* m = static_cast<Mine*>(all[i]);
+          m->result = static_cast<Mine*>(all[m->from])->value;
+        }
+      },
+      {"shuffle", file, line});
+  return mine.result;
+}
+template <class T>
+T shuffle_xor(T v, int mask, int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
+  return shuffle(v, (thread() % kWave) ^ mask, line, file);
+}
+inline bool any(bool b, int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
+  struct Mine {
+    bool value, result;
+  } mine = {b, false};
+  block_::Together(
+      &mine,
+      [](void** all) {
+        bool found = false;
+        for (int i = 0; i < kWave; ++i) found |= static_cast<Mine*>(all[i])->value;
+        for (int i = 0; i < kWave; ++i) static_cast<Mine*>(all[i])->result = found;
+      },
+      {"any", file, line});
+  return mine.result;
+}
+// Blocks run one after the other.
+inline int atomic_add(int* p, int v) {
+  const int old = *p;
+  *p += v;
+  return old;
+}
+inline void fence() {}
+template <class T>
+T load_volatile(const T* p) {
+  block_::CountVolatile();
+  return *p;
+}
+template <class T>
+Pack<T> load_stream(const Pack<T>* p) {
+  block_::CheckAligned(p, 16);
+  return *p;
+}
+inline void prefetch(const void*) {}
+inline void copy_async(void* to, const void* from, int valid) {
+  block_::CopyAsync(to, from, valid);
+}
+inline void copy_commit() { block_::CopyCommit(); }
+template <int n>
+void copy_wait() {
+  block_::CopyWait(n);
+}
+inline void wait_predecessor() {}
+inline void launch_dependents() {}
+
+inline float exp(float x) { return std::exp(x); }
+inline float exp2(float x) { return std::exp2(x); }
+inline float log(float x) { return std::log(x); }
+inline float log2(float x) { return std::log2(x); }
+inline float tanh(float x) { return std::tanh(x); }
+inline float sqrt(float x) { return std::sqrt(x); }
+inline float rsqrt(float x) { return 1 / std::sqrt(x); }
+inline float erf(float x) { return std::erf(x); }
+
+inline uint32_t bits_of(float v) {
+  uint32_t u;
+  std::memcpy(&u, &v, 4);
+  return u;
+}
+inline float float_of(uint32_t u) {
+  float v;
+  std::memcpy(&v, &u, 4);
+  return v;
+}
+inline float to_float(bf16 v) { return float_of(static_cast<uint32_t>(v.bits) << 16); }
+// Every f16 is a normal f32: 2^112 corrects the exponent's bias, subnormals included.
+inline float to_float(f16 v) {
+  const uint32_t sign = static_cast<uint32_t>(v.bits & 0x8000) << 16;
+  const uint32_t rest = static_cast<uint32_t>(v.bits & 0x7fff) << 13;
+  if (rest >= 0x0f800000) return float_of(sign | rest | 0x7f800000);  // infinite, NaN
+  return float_of(sign | bits_of(float_of(rest) * 0x1p112f));
+}
+inline bf16 to_bf16(float v) {
+  const uint32_t u = bits_of(v);
+  if (v != v) return {static_cast<uint16_t>(u >> 16 | 0x40)};
+  return {static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16)};
+}
+inline f16 to_f16(float v) { return {::vt::ir::FloatToHalf(v)}; }
+
+// The wave's product at once: each lane brings its part, the last to come computes for all. Lane
+// 16 h + l holds column l of a C, and its rows from kRows h on; of an A and a B row l, their values
+// of k from kPart h on, as on AMD's matrix cores.
+template <class T>
+struct Mma {
+  static constexpr int kM = 16, kN = 16, kK = 32;
+  static constexpr int kParts = kWave / 16, kRows = 16 / kParts, kPart = kK / kParts;
+  struct A {
+    T v[kPart];
+  };
+  struct B {
+    T v[kPart];
+  };
+  struct C {
+    float v[kRows];
+  };
+  struct Rows {
+    float v[kRows];
+  };
+
+  template <class F>
+  static A load_a(F row) {
+    A a;
+    const T* p = row(low());
+    block_::CheckAligned(p, 16);
+    std::memcpy(a.v, p + kPart * part(), sizeof a.v);
+    return a;
+  }
+  template <class F>
+  static A load_a_stream(F row) {
+    return load_a(row);
+  }
+  template <class F>
+  static B load_b(F row) {
+    const A a = load_a(row);
+    B b;
+    std::memcpy(b.v, a.v, sizeof b.v);
+    return b;
+  }
+  template <class F>
+  static B load_b_stream(F row) {
+    return load_b(row);
+  }
+  static C zero() { return {}; }
+  static void mma(C& c, const A& a, const B& b) {
+    Mine mine = {&c, &a, &b};
+    block_::Together(&mine, &MultiplyAll, {"mma", __FILE__, __LINE__});
+  }
+  template <class F>
+  static void for_each(C& c, F f) {
+    for (int i = 0; i < kRows; ++i) f(kRows * part() + i, low(), c.v[i]);
+  }
+
+  static Rows rows(float v) {
+    Rows r;
+    for (float& x : r.v) x = v;
+    return r;
+  }
+  template <class F>
+  static void each_row(C& c, Rows& r, F f) {
+    for (int i = 0; i < kRows; ++i) f(c.v[i], r.v[i]);
+  }
+  template <class F>
+  static void each(Rows& r, F f) {
+    for (float& x : r.v) f(x);
+  }
+  template <class F>
+  static void each2(Rows& r, Rows& q, F f) {
+    for (int i = 0; i < kRows; ++i) f(r.v[i], q.v[i]);
+  }
+  static Rows row_max(const C& c) {
+    Rows r;
+    for (int i = 0; i < kRows; ++i) {
+      r.v[i] = c.v[i];
+      for (int m = 1; m < 16; m *= 2) r.v[i] = std::fmax(r.v[i], shuffle_xor(r.v[i], m));
+    }
+    return r;
+  }
+  static Rows row_sum(const C& c) {
+    Rows r;
+    for (int i = 0; i < kRows; ++i) {
+      r.v[i] = c.v[i];
+      for (int m = 1; m < 16; m *= 2) r.v[i] += shuffle_xor(r.v[i], m);
+    }
+    return r;
+  }
+  template <class F>
+  static void rows_for_each(Rows& r, F f) {
+    for (int i = 0; i < kRows; ++i) f(kRows * part() + i, r.v[i], low() == 0);
+  }
+
+  static A from_c(const C (&c)[kK / kN], T* scratch) {
+    for (int j = 0; j < kK / kN; ++j) {
+      for (int i = 0; i < kRows; ++i)
+        scratch[(kRows * part() + i) * kK + kN * j + low()] = From(c[j].v[i]);
+    }
+    sync_wave();
+    const A a = load_a([&](int i) { return scratch + i * kK; });
+    sync_wave();
+    return a;
+  }
+  template <class F>
+  static B load_b_across(F row) {
+    B b;
+    for (int i = 0; i < kPart; ++i) {
+      const T* p = row(kPart * part() + i);
+      block_::CheckAligned(p, 16);
+      b.v[i] = p[low()];
+    }
+    return b;
+  }
+
+ private:
+  struct Mine {
+    C* c;
+    const A* a;
+    const B* b;
+  };
+  static void MultiplyAll(void** all) {
+    float a[kM][kK], b[kK][kN];
+    for (int lane = 0; lane < kWave; ++lane) {
+      const Mine& mine = *static_cast<const Mine*>(all[lane]);
+      for (int i = 0; i < kPart; ++i) {
+        const int k = kPart * (lane / 16) + i;
+        a[lane % 16][k] = Value(mine.a->v[i]);
+        b[k][lane % 16] = Value(mine.b->v[i]);
+      }
+    }
+    for (int m = 0; m < kM; ++m) {
+      float sum[kN] = {};
+      for (int k = 0; k < kK; ++k) {
+        const float x = a[m][k];
+        for (int n = 0; n < kN; ++n) sum[n] += x * b[k][n];
+      }
+      for (int n = 0; n < kN; ++n)
+        static_cast<Mine*>(all[16 * (m / kRows) + n])->c->v[m % kRows] += sum[n];
+    }
+  }
+  static float Value(float v) { return v; }
+  template <class U>
+  static float Value(U v) {
+    return to_float(v);
+  }
+  static T From(float v) {
+    if constexpr (std::is_same_v<T, float>) {
+      return v;
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      return to_bf16(v);
+    } else {
+      return to_f16(v);
+    }
+  }
+  static int low() { return thread() % 16; }
+  static int part() { return thread() % kWave / 16; }
+};
+
+}  // namespace gpu
+
+#include "vt/gpu/gpu_plain_mma.h"
