@@ -19,6 +19,8 @@
 //   any(b)                                 whether any lane of the wave has b
 //   atomic_add(int*, int)                  returns the old value; device-wide. Integers only: no
 //                                          float is ever added atomically
+//   atomic_max(int*, int)                  likewise
+//   product(a, b)                          a * b in f32, never fused with an addition that follows
 //   fence()                                what this thread wrote before is seen by other blocks
 //                                          before what it writes after
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
@@ -39,12 +41,14 @@
 //   A load_a(row): row(i) for i in [0, kM) gives a 16-byte aligned pointer to kK values (shared or
 //   global); B load_b(row): likewise for i in [0, kN). How k is dealt to lanes is the same for
 //   both and nobody's business. load_a_stream, load_b_stream: with load_stream.
-//   C zero(); void mma(C&, const A&, const B&).
+//   C zero(); void add(C&, const C&); void mma(C&, const A&, const B&).
 //   for_each(c, f): f(row, column, float& value) for this lane's values.
 //   Rows: a float a row of C, held by the lanes that have values of the row.
 //     Rows rows(float); each_row(c, r, f): f(float& value, float& of_its_row);
 //     each(r, f): f(float&); each2(r, q, f): f(float&, float&);
 //     Rows row_max(c), row_sum(c): over this C's columns, the same in all lanes of a row;
+//     Rows lanes_max(r), lanes_sum(r): of floats that each lane of a row has gathered by itself
+//     (each_row over several C's), the same in all lanes of a row;
 //     rows_for_each(r, f): f(row, float&), at least one lane a row; the first one has `leader`.
 //   A from_c(const C (&c)[kK / kN], T* scratch): the values of side by side C's as an A, k = column;
 //   scratch is kM * kK values of shared memory of this wave alone. It goes with

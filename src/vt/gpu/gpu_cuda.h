@@ -31,6 +31,8 @@ GPU_FN T shuffle_xor(T v, int mask) {
 }
 GPU_FN bool any(bool b) { return __any_sync(~0u, b) != 0; }
 GPU_FN int atomic_add(int* p, int v) { return atomicAdd(p, v); }
+GPU_FN int atomic_max(int* p, int v) { return atomicMax(p, v); }
+GPU_FN float product(float a, float b) { return __fmul_rn(a, b); }
 GPU_FN void fence() { __threadfence(); }
 template <class T>
 GPU_FN T load_volatile(const T* p) {
@@ -177,6 +179,10 @@ struct Mma {
     return {{w.v[0], w.v[1], w.v[2], w.v[3]}};
   }
   static GPU_FN C zero() { return {{0, 0, 0, 0}}; }
+  static GPU_FN void add(C& c, const C& other) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c.v[i] += other.v[i];
+  }
   static GPU_FN void mma(C& c, const A& a, const B& b) {
     mma_16816(c.v, a.r[0], a.r[1], a.r[2], a.r[3], b.r[0], b.r[1], T{});
     mma_16816(c.v, a.r[4], a.r[5], a.r[6], a.r[7], b.r[2], b.r[3], T{});
@@ -209,7 +215,12 @@ struct Mma {
     f(r.v[1], q.v[1]);
   }
   static GPU_FN Rows row_max(const C& c) {
-    Rows r = {{fmaxf(c.v[0], c.v[1]), fmaxf(c.v[2], c.v[3])}};
+    return lanes_max({{fmaxf(c.v[0], c.v[1]), fmaxf(c.v[2], c.v[3])}});
+  }
+  static GPU_FN Rows row_sum(const C& c) {
+    return lanes_sum({{c.v[0] + c.v[1], c.v[2] + c.v[3]}});
+  }
+  static GPU_FN Rows lanes_max(Rows r) {
 #pragma unroll
     for (int m = 1; m < 4; m *= 2) {
       r.v[0] = fmaxf(r.v[0], shuffle_xor(r.v[0], m));
@@ -217,8 +228,7 @@ struct Mma {
     }
     return r;
   }
-  static GPU_FN Rows row_sum(const C& c) {
-    Rows r = {{c.v[0] + c.v[1], c.v[2] + c.v[3]}};
+  static GPU_FN Rows lanes_sum(Rows r) {
 #pragma unroll
     for (int m = 1; m < 4; m *= 2) {
       r.v[0] += shuffle_xor(r.v[0], m);

@@ -80,6 +80,16 @@ inline int atomic_add(int* p, int v) {
   *p += v;
   return old;
 }
+inline int atomic_max(int* p, int v) {
+  const int old = *p;
+  *p = old > v ? old : v;
+  return old;
+}
+inline float product(float a, float b) {
+  float p = a * b;
+  asm("" : "+m"(p));  // where the host has fused instructions
+  return p;
+}
 inline void fence() {}
 template <class T>
 T load_volatile(const T* p) {
@@ -181,6 +191,9 @@ struct Mma {
     return load_b(row);
   }
   static C zero() { return {}; }
+  static void add(C& c, const C& other) {
+    for (int i = 0; i < kRows; ++i) c.v[i] += other.v[i];
+  }
   static void mma(C& c, const A& a, const B& b) {
     Mine mine = {&c, &a, &b};
     block_::Together(&mine, &MultiplyAll, {"mma", __FILE__, __LINE__});
@@ -209,16 +222,25 @@ struct Mma {
   }
   static Rows row_max(const C& c) {
     Rows r;
-    for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
-      for (int m = 1; m < 16; m *= 2) r.v[i] = std::fmax(r.v[i], shuffle_xor(r.v[i], m));
-    }
-    return r;
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_max(r);
   }
   static Rows row_sum(const C& c) {
     Rows r;
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_sum(r);
+  }
+  static Rows lanes_max(Rows r) {
     for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
+      for (int m = 1; m < 16; m *= 2) {
+        const float other = shuffle_xor(r.v[i], m);
+        r.v[i] = r.v[i] > other ? r.v[i] : other;
+      }
+    }
+    return r;
+  }
+  static Rows lanes_sum(Rows r) {
+    for (int i = 0; i < kRows; ++i) {
       for (int m = 1; m < 16; m *= 2) r.v[i] += shuffle_xor(r.v[i], m);
     }
     return r;

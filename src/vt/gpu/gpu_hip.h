@@ -54,29 +54,34 @@ GPU_FN T shuffle(T v, int lane) {
   // A lane beyond the wave wraps around, as everywhere.
   return __builtin_bit_cast(T, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, v)));
 }
-// A mask that is known after inlining, as in every reduction, costs one instruction without an
-// address: a swizzle of 32 lanes whose pattern is "and 31, or 0, xor mask".
-#define GPU_SWIZZLE_(mask) \
-  case mask:               \
-    return __builtin_bit_cast(T, __builtin_amdgcn_ds_swizzle(bits, mask << 10 | 31))
+// Lanes of a row of 16 exchange values within an instruction that adds or compares them (DPP), for
+// the masks of reductions, known after inlining; what control words mean is in AMD's instruction
+// set manuals.
+template <int control>
+GPU_FN int exchange(int v) {
+  return __builtin_amdgcn_update_dpp(0, v, control, 15, 15, true);
+}
 template <class T>
 GPU_FN T shuffle_xor(T v, int mask) {
   static_assert(sizeof(T) == 4);
+  constexpr int kSwapPairs = 0xb1, kSwapHalvesOf4 = 0x4e, kReverse4 = 0x1b, kReverse8 = 0x141,
+                kRotateBy8 = 0x128;
   const int bits = __builtin_bit_cast(int, v);
   if (__builtin_constant_p(mask)) {
-    switch (mask) {
-      GPU_SWIZZLE_(1);
-      GPU_SWIZZLE_(2);
-      GPU_SWIZZLE_(4);
-      GPU_SWIZZLE_(8);
-      GPU_SWIZZLE_(16);
-      default:
-        break;
+    if (mask == 1) return __builtin_bit_cast(T, exchange<kSwapPairs>(bits));
+    if (mask == 2) return __builtin_bit_cast(T, exchange<kSwapHalvesOf4>(bits));
+    if (mask == 4) return __builtin_bit_cast(T, exchange<kReverse8>(exchange<kReverse4>(bits)));
+    if (mask == 8) return __builtin_bit_cast(T, exchange<kRotateBy8>(bits));
+#if !defined(__GFX9__)
+    // Each lane takes the same lane of the other row.
+    if (mask == 16) {
+      return __builtin_bit_cast(
+          T, __builtin_amdgcn_permlanex16(0, bits, 0x76543210, 0xfedcba98, true, true));
     }
+#endif
   }
   return shuffle(v, (thread() % kWave) ^ mask);
 }
-#undef GPU_SWIZZLE_
 GPU_FN bool any(bool b) {
 #if defined(__GFX9__)
   return __builtin_amdgcn_ballot_w64(b) != 0;
@@ -86,6 +91,13 @@ GPU_FN bool any(bool b) {
 }
 GPU_FN int atomic_add(int* p, int v) {
   return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+GPU_FN int atomic_max(int* p, int v) {
+  return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+GPU_FN float product(float a, float b) {
+#pragma clang fp contract(off)
+  return a * b;
 }
 GPU_FN void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 // Past the caches that are not shared by the device.

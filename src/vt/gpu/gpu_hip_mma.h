@@ -110,6 +110,7 @@ struct Mma {
     return __builtin_bit_cast(B, load_a_stream(row));
   }
   static GPU_FN C zero() { return {MmaC(0.f)}; }
+  static GPU_FN void add(C& c, const C& other) { c.v += other.v; }
   static GPU_FN void mma(C& c, const A& a, const B& b) {
     const Halves x = __builtin_bit_cast(Halves, a), y = __builtin_bit_cast(Halves, b);
     c.v = mma_16(x.first, y.first, c.v, T{});
@@ -153,18 +154,26 @@ struct Mma {
   static GPU_FN Rows row_max(const C& c) {
     Rows r;
 #pragma unroll
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_max(r);
+  }
+  static GPU_FN Rows row_sum(const C& c) {
+    Rows r;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_sum(r);
+  }
+  static GPU_FN Rows lanes_max(Rows r) {
+#pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
 #pragma unroll
       for (int m = 1; m < 16; m *= 2) r.v[i] = __builtin_fmaxf(r.v[i], shuffle_xor(r.v[i], m));
     }
     return r;
   }
-  static GPU_FN Rows row_sum(const C& c) {
-    Rows r;
+  static GPU_FN Rows lanes_sum(Rows r) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
 #pragma unroll
       for (int m = 1; m < 16; m *= 2) r.v[i] += shuffle_xor(r.v[i], m);
     }

@@ -50,6 +50,10 @@ struct PlainMma {
     for (int i = 0; i < kRows; ++i) c.v[i] = 0;
     return c;
   }
+  static GPU_FN void add(C& c, const C& other) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) c.v[i] += other.v[i];
+  }
   static GPU_FN void mma(C& c, const A& a, const B& b) {
 #pragma unroll
     for (int h = 0; h < kParts; ++h) {
@@ -91,9 +95,17 @@ struct PlainMma {
   }
   static GPU_FN Rows row_max(const C& c) {
     Rows r;
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_max(r);
+  }
+  static GPU_FN Rows row_sum(const C& c) {
+    Rows r;
+    for (int i = 0; i < kRows; ++i) r.v[i] = c.v[i];
+    return lanes_sum(r);
+  }
+  static GPU_FN Rows lanes_max(Rows r) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
       for (int m = 1; m < 16; m *= 2) {
         const float other = shuffle_xor(r.v[i], m);
         r.v[i] = r.v[i] > other ? r.v[i] : other;
@@ -101,11 +113,9 @@ struct PlainMma {
     }
     return r;
   }
-  static GPU_FN Rows row_sum(const C& c) {
-    Rows r;
+  static GPU_FN Rows lanes_sum(Rows r) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      r.v[i] = c.v[i];
       for (int m = 1; m < 16; m *= 2) r.v[i] += shuffle_xor(r.v[i], m);
     }
     return r;

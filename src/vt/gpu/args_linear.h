@@ -1,0 +1,67 @@
+// What the kernels of linears are told: the host side is linear_steps.cc.
+#pragma once
+
+#include "vt/gpu/args.h"
+
+namespace vt::gpu {
+
+// Rows of the weights that follow one another with one pitch, and their place in the output.
+struct LinearSegment {
+  const void* w = nullptr;      // [rows, pitch] of T, zeros past k
+  const float* bias = nullptr;  // [rows], or none
+  int32_t rows = 0;
+  int32_t column = 0;      // of the output, of the first row
+  int32_t first_unit = 0;  // units of the segments before
+  int32_t pad = 0;
+};
+inline constexpr int kLinearSegments = 4;
+
+// Where the rows of activations come from.
+enum class LinearInput : int32_t {
+  kPlain,        // x
+  kNorm,         // rms_norm(x, w)
+  kNormAddNorm,  // s = r + rms_norm(x, w), then rms_norm(s, w2); s is an output too
+};
+
+// Few rows of activations (a decode): y = f(x) W^T (+ bias) (+ residual), or act(f(x) W0^T) *
+// (f(x) W1^T).
+//
+// A unit is the output rows of one wave: `tiles` tiles of Mma<T>::kN rows of one segment, or for an
+// act_mul half of them of segment 0 and half of segment 1. The k of a unit is split over
+// 1 << parts_log2 waves of a block, which has as many units as that leaves.
+struct SkinnyArgs {
+  const Header* header = nullptr;
+  Rows x, out, residual;  // residual.base: nullptr for none
+  LinearSegment segments[kLinearSegments];
+  int32_t segment_count = 1;
+  Count count;
+  int32_t most_rows = 1;  // of the bucket; as many rows of x can be read
+  int32_t k = 0, pitch = 0;
+  int32_t units = 1, parts_log2 = 0;
+  int32_t out_f32 = 0;
+  int32_t act = -1;  // ir::Activation of an act_mul
+  // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from
+  // this byte on) the waves' partial products, [waves][most_rows][columns of a unit].
+  int32_t partials = 0;
+  // Of a staged x. Waves of a block are a power of two.
+  int32_t waves_a_row_log2 = 0;
+  LinearInput input = LinearInput::kPlain;
+  int32_t packed = 0;        // all rows can be read by 16 bytes
+  int32_t staged_pitch = 0;  // values
+  const float *weight1 = nullptr, *weight2 = nullptr;  // of the norms
+  float eps1 = 0, offset1 = 0, eps2 = 0, offset2 = 0;
+  Rows add, sum;  // r and s
+};
+
+// Any number of rows, any alignment: y = x W^T (+ bias) (+ residual) of one segment.
+struct TileLinearArgs {
+  const Header* header = nullptr;
+  Rows x, out, residual;
+  LinearSegment segment;
+  Count count;
+  int32_t k = 0, pitch = 0;
+  int32_t out_f32 = 0;
+  int32_t packed = 0;  // rows of x can be read by 16 bytes
+};
+
+}  // namespace vt::gpu

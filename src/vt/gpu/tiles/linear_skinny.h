@@ -1,0 +1,372 @@
+// Linears of few rows: bound by the bytes of the weights and by how soon they are asked for.
+//
+// Activations are the A of the product, 16 rows a tile, and weights the B, so that a wave can be as
+// narrow as 8 output rows and a small matrix still spreads over all units of the device. A wave
+// asks for all the weights it can hold in registers before it waits for the kernel before it: no
+// kernel writes weights. Parts of k are summed by the block, in a fixed order.
+#pragma once
+
+#include "vt/gpu/args_linear.h"
+#include "vt/gpu/tiles/activation.h"
+#include "vt/gpu/tiles/common.h"
+
+namespace vt::gpu {
+
+// Products with rows that are scaled late (by the norm's factor, after the product) overflow no
+// type but f16, whose rows are scaled first.
+template <class T>
+inline constexpr bool kScaledLate = true;
+template <>
+inline constexpr bool kScaledLate<::gpu::f16> = false;
+
+// N values of a row from `at` on, zeros from k on.
+template <int N, class T>
+GPU_FN void LoadRow(const T* row, int at, int k, bool packed, float (&v)[N]) {
+  if (packed && at + N <= k) {
+    constexpr int kCount = ::gpu::Pack<T>::kCount;
+#pragma unroll
+    for (int j = 0; j < N; j += kCount) {
+      const auto p = *reinterpret_cast<const ::gpu::Pack<T>*>(row + at + j);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) v[j + i] = ::gpu::to_float(p.v[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = at + i < k ? ::gpu::to_float(row[at + i]) : 0;
+  }
+}
+
+template <class T>
+GPU_FN void StorePack(T* to, const float (&v)[::gpu::Pack<T>::kCount]) {
+  ::gpu::Pack<T> p;
+#pragma unroll
+  for (int i = 0; i < ::gpu::Pack<T>::kCount; ++i) p.v[i] = ::gpu::from_float<T>(v[i]);
+  *reinterpret_cast<::gpu::Pack<T>*>(to) = p;
+}
+
+// The rows of x (or s) in shared memory, and what their norms need. Rows are dealt to the waves of
+// the block; few rows have several waves each.
+template <class T>
+class StagedRows {
+ public:
+  static constexpr int kCount = ::gpu::Pack<T>::kCount;
+
+  GPU_FN explicit StagedRows(const SkinnyArgs& args)
+      : a_(args),
+        rows_(reinterpret_cast<T*>(::gpu::shared())),
+        sums_(reinterpret_cast<float*>(rows_ + args.most_rows * args.staged_pitch)),
+        waves_a_row_(1 << args.waves_a_row_log2),
+        row_(::gpu::wave() >> args.waves_a_row_log2),
+        rows_at_once_(::gpu::waves() >> args.waves_a_row_log2),
+        begin_(((::gpu::wave() & (waves_a_row_ - 1)) * ::gpu::kWave + ::gpu::lane()) * kCount),
+        step_(waves_a_row_ * ::gpu::kWave * kCount) {}
+
+  GPU_FN const T* row(int i) const { return rows_ + i * a_.staged_pitch; }
+
+  // What the rows are multiplied by after the product. After a sync() that follows Stage.
+  GPU_FN float late_scale(int i) const {
+    if (a_.input == LinearInput::kPlain || !kScaledLate<T>) return 1;
+    return Scale(last_sums(), i, last_eps());
+  }
+
+  // Ends with a sync().
+  GPU_FN void Stage() {
+    if (a_.input == LinearInput::kNormAddNorm) {
+      Sum(a_.x);
+      ::gpu::sync();
+    }
+    const float* weight = a_.input == LinearInput::kNorm ? a_.weight1 : a_.weight2;
+    const float offset = a_.input == LinearInput::kNorm ? a_.offset1 : a_.offset2;
+    const int tokens = CountOf(a_.header, a_.count);
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+      const T* x = RowOf<T>(a_.x, m);
+      float scale = 0, sum = 0;
+      if (a_.input == LinearInput::kNormAddNorm) scale = Scale(sums_, m, a_.eps1);
+      for (int at = begin_; at < a_.pitch; at += step_) {
+        float v[kCount];
+        LoadRow(x, at, a_.k, a_.packed != 0, v);
+        if (a_.input == LinearInput::kNormAddNorm) {
+          Add(m, at, scale, v);
+          if (Mine(m, at) && m < tokens) Store(RowOf<T>(a_.sum, m), at, v);
+        }
+        if (a_.input != LinearInput::kPlain) {
+          sum += Squares(v);
+          if (kScaledLate<T>) Multiply(v, weight, offset, at, 1);
+        }
+        StorePack(rows_ + m * a_.staged_pitch + at, v);
+      }
+      if (a_.input != LinearInput::kPlain) Keep(last_sums(), m, sum);
+    }
+    ::gpu::sync();
+    if (a_.input == LinearInput::kPlain || kScaledLate<T>) return;
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+      const float scale = Scale(last_sums(), m, last_eps());
+      for (int at = begin_; at < a_.pitch; at += step_) {
+        float v[kCount];
+        T* row = rows_ + m * a_.staged_pitch;
+        LoadRow(row, at, a_.pitch, true, v);
+        Multiply(v, weight, offset, at, scale);
+        StorePack(row + at, v);
+      }
+    }
+    ::gpu::sync();
+  }
+
+ private:
+  GPU_FN float* last_sums() const {
+    return a_.input == LinearInput::kNorm ? sums_ : sums_ + a_.most_rows * ::gpu::waves();
+  }
+  GPU_FN float last_eps() const { return a_.input == LinearInput::kNorm ? a_.eps1 : a_.eps2; }
+
+  GPU_FN static float Squares(const float (&v)[kCount]) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
+    return sum;
+  }
+  GPU_FN void Multiply(float (&v)[kCount], const float* weight, float offset, int at,
+                       float scale) const {
+    float w[kCount];
+    LoadRow(weight, at, a_.k, a_.packed != 0, w);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] *= (w[i] + offset) * scale;
+  }
+  // s = r + x * scale * (w + offset), as the type holds it.
+  GPU_FN void Add(int m, int at, float scale, float (&v)[kCount]) const {
+    float r[kCount];
+    LoadRow(RowOf<T>(a_.add, m), at, a_.k, a_.packed != 0, r);
+    Multiply(v, a_.weight1, a_.offset1, at, scale);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      v[i] = ::gpu::to_float(::gpu::from_float<T>(v[i] + r[i]));
+  }
+  // Every block has every row; each writes its share of s.
+  GPU_FN bool Mine(int m, int at) const {
+    const int span = ::gpu::kWave * kCount;
+    return (m * ((a_.pitch + span - 1) / span) + at / span) % ::gpu::blocks() == ::gpu::block();
+  }
+  GPU_FN void Store(T* row, int at, const float (&v)[kCount]) const {
+    if (a_.packed != 0 && at + kCount <= a_.k) {
+      StorePack(row + at, v);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (at + i < a_.k) row[at + i] = ::gpu::from_float<T>(v[i]);
+    }
+  }
+  GPU_FN void Sum(const Rows& x) {
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+      float sum = 0;
+      for (int at = begin_; at < a_.k; at += step_) {
+        float v[kCount];
+        LoadRow(RowOf<T>(x, m), at, a_.k, a_.packed != 0, v);
+        sum += Squares(v);
+      }
+      Keep(sums_, m, sum);
+    }
+  }
+  GPU_FN void Keep(float* sums, int m, float sum) const {
+    sum = ::gpu::wave_sum(sum);
+    if (::gpu::lane() == 0)
+      sums[m * waves_a_row_ + (::gpu::wave() & (waves_a_row_ - 1))] = sum;
+  }
+  GPU_FN float Scale(const float* sums, int m, float eps) const {
+    float sum = 0;
+    for (int i = 0; i < waves_a_row_; ++i) sum += sums[m * waves_a_row_ + i];
+    return ::gpu::rsqrt(sum / static_cast<float>(a_.k) + eps);
+  }
+
+  const SkinnyArgs& a_;
+  T* rows_;
+  float* sums_;
+  int waves_a_row_, row_, rows_at_once_, begin_, step_;
+};
+
+// Where an output value of the block is: value i of the block, tokens outermost.
+struct SkinnyItem {
+  int token, group, column;  // column of the unit
+  int segment, row;          // of the weights; row < 0: outside
+};
+template <int kColumns>
+GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int i) {
+  const int columns = a.act >= 0 ? kColumns / 2 : kColumns;
+  const int groups = ::gpu::waves() >> a.parts_log2;
+  SkinnyItem item;
+  item.column = a.act >= 0 ? i % (kColumns / 2) : i % kColumns;
+  i = a.act >= 0 ? i / (kColumns / 2) : i / kColumns;
+  item.group = i & (groups - 1);
+  item.token = i / groups;
+  const int unit = ::gpu::block() * groups + item.group;
+  item.segment = 0;
+#pragma unroll
+  for (int s = 1; s < kLinearSegments; ++s)
+    if (s < a.segment_count && a.act < 0 && unit >= a.segments[s].first_unit) item.segment = s;
+  const LinearSegment& segment = a.segments[item.segment];
+  item.row = (unit - segment.first_unit) * columns + item.column;
+  if (unit >= a.units || item.row >= segment.rows) item.row = -1;
+  return item;
+}
+
+// Rows that the host has made sure follow one another evenly.
+template <class T>
+GPU_FN const T* RowOfX(const Rows& x, int i) {
+  return static_cast<const T*>(x.base) + i * static_cast<int>(x.stride);
+}
+
+// kTokens and kTiles: tiles of activations and of weights a wave. kStaged: see SkinnyArgs.
+template <class T, int kTokens, int kTiles, bool kStaged>
+GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
+  using Mma = ::gpu::Mma<T>;
+  using A = typename Mma::A;
+  using B = typename Mma::B;
+  using C = typename Mma::C;
+  constexpr int kColumns = kTiles * Mma::kN;
+  // Steps of k whose weights are under way (32 registers, or 16), and whose activations are.
+  constexpr int kDepth = (kTokens > 2 ? 4 : 8) / kTiles;
+  constexpr int kBatch = kTokens > 2 ? 1 : 2;
+  // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
+  constexpr int kChains = kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
+
+  ::gpu::launch_dependents();
+  const int parts = 1 << a.parts_log2, groups = ::gpu::waves() >> a.parts_log2;
+  const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
+  const int unit = ::gpu::block() * groups + group;
+  int s = 0;
+#pragma unroll
+  for (int i = 1; i < kLinearSegments; ++i)
+    if (i < a.segment_count && a.act < 0 && unit >= a.segments[i].first_unit) s = i;
+
+  const int lines = a.pitch / Mma::kK;
+  const int share = (lines + parts - 1) >> a.parts_log2;
+  const int begin = part * share;
+  const int end = unit < a.units ? ::gpu::min(begin + share, lines) : 0;
+
+  const auto load = [&](int line, int tile) {
+    const LinearSegment& segment = a.segments[a.act >= 0 ? tile / ((kTiles + 1) / 2) : s];
+    const int row0 = a.act >= 0
+                         ? unit * (kColumns / 2) + tile % ((kTiles + 1) / 2) * Mma::kN
+                         : (unit - segment.first_unit) * kColumns + tile * Mma::kN;
+    return Mma::load_b_stream([&](int i) {
+      return static_cast<const T*>(segment.w) +
+             static_cast<int64_t>(::gpu::min(row0 + i, segment.rows - 1)) * a.pitch +
+             line * Mma::kK;
+    });
+  };
+  B w[kDepth][kTiles];
+#pragma unroll
+  for (int j = 0; j < kDepth; ++j) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      w[j][t] = B{};
+      if (begin + j < end) w[j][t] = load(begin + j, t);
+    }
+  }
+  if (kStaged && a.input != LinearInput::kPlain) {
+    for (int i = ::gpu::thread() * 32; i < a.k; i += ::gpu::threads() * 32) {
+      ::gpu::prefetch(a.weight1 + i);
+      if (a.input == LinearInput::kNormAddNorm) ::gpu::prefetch(a.weight2 + i);
+    }
+  }
+  // What is added to this thread's first output, asked for while there is time.
+  const auto bias = [&](const SkinnyItem& item) {
+    const float* p = a.segments[item.segment].bias;
+    return p == nullptr ? 0 : p[item.row];
+  };
+  const auto residual = [&](const SkinnyItem& item) {
+    if (a.residual.base == nullptr) return 0.0f;
+    const T* row = RowOf<const T>(a.residual, item.token);
+    return ::gpu::to_float(row[a.segments[item.segment].column + item.row]);
+  };
+  const SkinnyItem first = ItemOf<kColumns>(a, ::gpu::thread());
+  const bool some = first.row >= 0 && first.token < a.most_rows;
+  float first_added = some ? bias(first) : 0;
+
+  ::gpu::wait_predecessor();
+  if (some) first_added += residual(first);
+  const int tokens = ::gpu::min(CountOf(a.header, a.count), a.most_rows);
+
+  StagedRows<T> staged(a);
+  if (kStaged) staged.Stage();
+
+  C c[kChains][kTokens][kTiles];
+#pragma unroll
+  for (int h = 0; h < kChains; ++h) {
+#pragma unroll
+    for (int m = 0; m < kTokens; ++m) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) c[h][m][t] = Mma::zero();
+    }
+  }
+  for (int line = begin; line < end; line += kDepth) {
+#pragma unroll
+    for (int b = 0; b < kDepth; b += kBatch) {
+      if (line + b >= end) break;
+      // Weights past the end are zeros, whatever they meet.
+      A x[kBatch][kTokens];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        const int k = ::gpu::min(line + b + j, end - 1) * Mma::kK;
+#pragma unroll
+        for (int m = 0; m < kTokens; ++m) {
+          x[j][m] = Mma::load_a([&](int i) {
+            const int row = ::gpu::min(m * Mma::kM + i, a.most_rows - 1);
+            return (kStaged ? staged.row(row) : RowOfX<T>(a.x, row)) + k;
+          });
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+          for (int m = 0; m < kTokens; ++m) Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
+          w[b + j][t] = B{};
+          if (line + b + j + kDepth < end) w[b + j][t] = load(line + b + j + kDepth, t);
+        }
+      }
+    }
+  }
+
+  // [waves][tokens][columns]
+  const int rows = a.most_rows;
+  float* partial = reinterpret_cast<float*>(::gpu::shared() + a.partials);
+#pragma unroll
+  for (int m = 0; m < kTokens; ++m) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      C& sum = c[0][m][t];
+#pragma unroll
+      for (int h = 1; h < kChains; ++h) Mma::add(sum, c[h][m][t]);
+      Mma::for_each(sum, [&](int i, int column, float v) {
+        const int row = m * Mma::kM + i;
+        if (row < rows)
+          partial[(::gpu::wave() * rows + row) * kColumns + t * Mma::kN + column] = v;
+      });
+    }
+  }
+  ::gpu::sync();
+
+  const int outputs = tokens * groups * (a.act >= 0 ? kColumns / 2 : kColumns);
+  for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
+    const SkinnyItem item = ItemOf<kColumns>(a, i);
+    if (item.row < 0) continue;
+    const float scale = kStaged ? staged.late_scale(item.token) : 1;
+    const auto sum = [&](int column) {
+      float v = 0;
+      for (int p = 0; p < parts; ++p)
+        v += partial[((item.group * parts + p) * rows + item.token) * kColumns + column];
+      return v * scale;
+    };
+    float v = sum(item.column);
+    if (a.act >= 0) v = Activate(a.act, v) * sum(item.column + kColumns / 2);
+    v += i == ::gpu::thread() ? first_added : bias(item) + residual(item);
+    const int column = a.segments[item.segment].column + item.row;
+    if (a.out_f32 != 0) {
+      RowOf<float>(a.out, item.token)[column] = v;
+    } else {
+      RowOf<T>(a.out, item.token)[column] = ::gpu::from_float<T>(v);
+    }
+  }
+}
+
+}  // namespace vt::gpu
