@@ -251,8 +251,10 @@ base::Status CaseRun::SetUpSampler(size_t group, size_t requests) {
                               {any(random_), INFINITY, 1}};
     const std::vector<std::vector<int32_t>> bad = {
         {any(random_)}, {few(random_), few(random_)}, {few(random_), few(random_), few(random_)}};
-    const int32_t breakers[] = {few(random_)};
-    auto lists = PackLists(layout_, bias, bad, breakers);
+    const int32_t breakers[] = {few(random_), any(random_)};
+    const std::vector<int32_t> breaks = PackMask(layout_, breakers);
+    std::copy(breaks.begin(), breaks.end(), slot + layout_.breakers_offset());
+    auto lists = PackLists(layout_, bias, bad);
     if (!lists) return lists.error();
     std::copy(lists->words.begin(), lists->words.end(), slot + layout_.lists_offset());
     lists_.push_back(*std::move(lists));
@@ -301,7 +303,7 @@ SamplingRow CaseRun::SamplerRow(size_t r) {
       row.dry_allowed_length = 1;
       row.bias_words = lists_[r].bias_words;  // lists stand one after the other
       row.bad_word_words = lists_[r].bad_word_words;
-      row.breaker_words = lists_[r].breaker_words;
+      row.use_breakers = true;
       break;
     case 7:
       row.forced = static_cast<int32_t>(layout_.vocabulary - 1);
@@ -443,7 +445,7 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
                               : LowerUnoptimised(case_.graph, backend_, in.bucket);
   if (auto s = Verify(plan.graph); !s) return s.error().In("lowered graph");
   for (const Node& n : plan.graph.nodes) {
-    if (backend_.Supports(plan.graph, n)) continue;
+    if (backend_.Supports(plan.graph, n, plan.bucket)) continue;
     result_.supported = false;
     result_.why = fmt::format("{} has no {} for {}", backend_.TargetName(), Name(n.op), n.name);
     return {};

@@ -61,21 +61,24 @@ base::Result<SamplerSettings> MakeSamplerSettings(const SamplingParams& params, 
   for (const int32_t id : end_ids) {
     if (id >= 0 && id < layout.vocabulary) ends.push_back(id);
   }
-  base::Result<vt::ir::PackedLists> lists = vt::ir::PackLists(
-      layout, BiasOf(params, ends), params.bad_words,
-      dry ? std::span<const int32_t>(params.dry_breakers) : std::span<const int32_t>());
+  base::Result<vt::ir::PackedLists> lists =
+      vt::ir::PackLists(layout, BiasOf(params, ends), params.bad_words);
   if (!lists) return lists.error();
   s.row.bias_words = lists->bias_words;
   s.row.bad_word_words = lists->bad_word_words;
-  s.row.breaker_words = lists->breaker_words;
+  s.row.use_breakers = dry && !params.dry_breakers.empty();
   s.row.use_mask = !params.allowed_token_ids.empty();
+  // One range of words, of which what nobody uses at the beginning is left out.
   s.words_offset = layout.lists_offset();
   s.words = std::move(lists->words);
-  if (s.row.use_mask) {
-    s.words_offset = layout.mask_offset();
-    const std::vector<int32_t> mask = vt::ir::PackMask(layout, params.allowed_token_ids);
+  const auto put_before = [&](int64_t offset, std::span<const int32_t> ids) {
+    const std::vector<int32_t> mask = vt::ir::PackMask(layout, ids);
     s.words.insert(s.words.begin(), mask.begin(), mask.end());
-  }
+    s.words_offset = offset;
+  };
+  if (s.row.use_breakers || s.row.use_mask)
+    put_before(layout.breakers_offset(), params.dry_breakers);
+  if (s.row.use_mask) put_before(layout.mask_offset(), params.allowed_token_ids);
   s.needs_history = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
                     params.frequency_penalty != 0 || dry || !params.bad_words.empty();
   s.history_offset = SamplerLayout::history_offset();

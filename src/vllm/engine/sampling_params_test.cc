@@ -175,6 +175,18 @@ TEST(SamplerSettings, PenaltiesAndDryNeedTheHistory) {
   EXPECT_FALSE(Settings({.dry_multiplier = 1, .dry_penalty_last_n = 0}).needs_history);
 }
 
+TEST(SamplerSettings, ThousandsOfBreakersTakeNoRoomFromTheLists) {
+  const std::vector<int32_t> repeating = {10, 11, 999, 10, 11};
+  SamplingParams p{.dry_multiplier = 5, .dry_base = 1};
+  EXPECT_EQ(GreedyAt(Settings(p), 0, repeating), 998);                // 999 loses 5
+  for (int32_t id = 1; id < 900; ++id) p.dry_breakers.push_back(id);  // as " " has them
+  EXPECT_EQ(GreedyAt(Settings(p), 0, repeating), 999);
+  p.allowed_token_ids = {11, 998, 999};
+  EXPECT_EQ(GreedyAt(Settings(p), 0, repeating), 999);
+  p.dry_breakers.erase(p.dry_breakers.begin() + 9, p.dry_breakers.begin() + 11);  // 10 and 11
+  EXPECT_EQ(GreedyAt(Settings(p), 0, repeating), 998);
+}
+
 TEST(SamplerSettings, ListsThatAreTooLongAreRefusedWithASentence) {
   SamplingParams p;
   for (int32_t id = 0; id < 40; ++id) p.logit_bias.emplace_back(id, 1.0f);

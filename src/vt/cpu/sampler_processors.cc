@@ -90,9 +90,10 @@ void Sampler::Dry(const SamplingRow& row, const int32_t* history, int64_t length
                   const int32_t* breakers) {
   if (row.dry_multiplier == 0 || row.dry_base < 1 || row.dry_last_n == 0) return;
   const int64_t n = row.dry_last_n > 0 ? std::min<int64_t>(length, row.dry_last_n) : length;
+  const auto vocabulary = static_cast<int32_t>(work_.size());
   const auto back = [&](int64_t i) { return history[length - 1 - i]; };
   const auto breaks = [&](int32_t id) {
-    return std::find(breakers, breakers + row.breaker_words, id) != breakers + row.breaker_words;
+    return row.use_breakers && ir::HasBit(breakers, id, vocabulary);
   };
   const int32_t shortest = std::max(row.dry_allowed_length, 1);
   int64_t limit = 0;  // tokens since the last breaker
@@ -110,7 +111,6 @@ void Sampler::Dry(const SamplingRow& row, const int32_t* history, int64_t length
     }
     z[static_cast<size_t>(i)] = static_cast<int32_t>(match);
   }
-  const auto vocabulary = static_cast<int32_t>(work_.size());
   const auto each = [&](auto visit) {  // (id that would continue, length)
     for (int64_t i = 1; i < n; ++i) {
       const int64_t repeat = std::min<int64_t>(z[static_cast<size_t>(i)], limit);
@@ -138,7 +138,7 @@ void Sampler::Process(const float* logits, int64_t vocabulary, const SamplingRow
   const int32_t* history = slot + SamplerLayout::history_offset();
   const int64_t length = std::clamp<int64_t>(row.length, 0, layout.history);
   // The lists follow one another; counts that do not fit the slot are nobody's.
-  const int64_t counts[] = {row.bias_words, row.bad_word_words, row.breaker_words};
+  const int64_t counts[] = {row.bias_words, row.bad_word_words};
   int64_t sum = 0;
   bool whole = true;
   for (const int64_t c : counts) {
@@ -150,7 +150,7 @@ void Sampler::Process(const float* logits, int64_t vocabulary, const SamplingRow
   AddBias(work_, {lists, static_cast<size_t>(counts[0])}, row);
   BanWords(work_, {lists + counts[0], static_cast<size_t>(counts[1])}, history, length);
   Penalise(row, history, length);
-  Dry(row, history, length, lists + counts[0] + counts[1]);
+  Dry(row, history, length, slot + layout.breakers_offset());
 }
 
 }  // namespace vt::cpu

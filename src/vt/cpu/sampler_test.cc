@@ -82,15 +82,16 @@ class SamplerTest : public testing::TestWithParam<std::string> {
     r.use_mask = random_() % 3 == 0;
     const ir::TokenBias bias[] = {{id(), 4}, {id(), -INFINITY, 20}, {id(), -1}};
     const std::vector<std::vector<int32_t>> bad = {{id()}, {id(), id()}, {id(), id(), id()}};
-    const int32_t breakers[] = {id()};
+    const int32_t breakers[] = {id(), id()};
+    const std::vector<int32_t> breaks = ir::PackMask(layout, breakers);
+    std::copy(breaks.begin(), breaks.end(), words.begin() + layout.breakers_offset());
+    r.use_breakers = random_() % 2 == 0;
     const auto lists = ir::PackLists(layout, std::span(bias).first(random_() % 4),
-                                     std::span(bad).first(random_() % 4),
-                                     std::span(breakers).first(random_() % 2));
+                                     std::span(bad).first(random_() % 4));
     EXPECT_TRUE(lists.ok());
     std::copy(lists->words.begin(), lists->words.end(), words.begin() + layout.lists_offset());
     r.bias_words = lists->bias_words;
     r.bad_word_words = lists->bad_word_words;
-    r.breaker_words = lists->breaker_words;
     return words;
   }
 

@@ -7,16 +7,15 @@
 namespace vt::ir {
 
 base::Result<PackedLists> PackLists(const SamplerLayout& layout, std::span<const TokenBias> bias,
-                                    std::span<const std::vector<int32_t>> bad_words,
-                                    std::span<const int32_t> breakers) {
+                                    std::span<const std::vector<int32_t>> bad_words) {
   size_t bad = 0;
   for (const auto& word : bad_words) bad += word.empty() ? 0 : 1 + word.size();
-  const size_t total = 3 * bias.size() + bad + breakers.size();
+  const size_t total = 3 * bias.size() + bad;
   if (total > static_cast<size_t>(layout.lists)) {
     return base::Error{
         base::Code::kInvalidArgument,
-        fmt::format("logit_bias, bad_words, min_tokens and dry_breakers together need {} words of "
-                    "the sampler's state, but a request has {}: shorten them",
+        fmt::format("logit_bias, bad_words and min_tokens together need {} words of the sampler's "
+                    "state, but a request has {}: shorten them",
                     total, layout.lists)};
   }
   PackedLists packed;
@@ -29,16 +28,14 @@ base::Result<PackedLists> PackLists(const SamplerLayout& layout, std::span<const
     packed.words.push_back(static_cast<int32_t>(word.size()));
     packed.words.insert(packed.words.end(), word.begin(), word.end());
   }
-  packed.words.insert(packed.words.end(), breakers.begin(), breakers.end());
   packed.bias_words = static_cast<int32_t>(3 * bias.size());
   packed.bad_word_words = static_cast<int32_t>(bad);
-  packed.breaker_words = static_cast<int32_t>(breakers.size());
   return packed;
 }
 
-std::vector<int32_t> PackMask(const SamplerLayout& layout, std::span<const int32_t> allowed) {
+std::vector<int32_t> PackMask(const SamplerLayout& layout, std::span<const int32_t> ids) {
   std::vector<int32_t> mask(static_cast<size_t>(layout.mask_words()));
-  for (const int32_t id : allowed) {
+  for (const int32_t id : ids) {
     const auto word = static_cast<size_t>(id / 32);
     mask[word] = std::bit_cast<int32_t>(std::bit_cast<uint32_t>(mask[word]) | (1u << (id % 32)));
   }

@@ -32,14 +32,18 @@ struct State {
     row.position = static_cast<uint32_t>(output.size());
     std::copy(prompt.begin(), prompt.end(), words.begin() + SamplerLayout::history_offset());
   }
-  State& Lists(std::vector<TokenBias> bias, std::vector<std::vector<int32_t>> bad = {},
-               std::vector<int32_t> breakers = {}) {
-    const auto packed = PackLists(layout, bias, bad, breakers);
+  State& Lists(std::vector<TokenBias> bias, std::vector<std::vector<int32_t>> bad = {}) {
+    const auto packed = PackLists(layout, bias, bad);
     EXPECT_TRUE(packed.ok());
     std::copy(packed->words.begin(), packed->words.end(), words.begin() + layout.lists_offset());
     row.bias_words = packed->bias_words;
     row.bad_word_words = packed->bad_word_words;
-    row.breaker_words = packed->breaker_words;
+    return *this;
+  }
+  State& Breakers(std::vector<int32_t> ids) {
+    const std::vector<int32_t> mask = PackMask(layout, ids);
+    std::copy(mask.begin(), mask.end(), words.begin() + layout.breakers_offset());
+    row.use_breakers = true;
     return *this;
   }
   State& Mask(std::vector<int32_t> allowed) {
@@ -216,10 +220,14 @@ TEST(Processors, DryStopsAtBreakersAndSparesThem) {
   s.row.dry_multiplier = 1;
   s.row.dry_base = 2;
   s.row.dry_allowed_length = 1;
-  s.Lists({}, {}, {2});  // only the 3 after the 2 counts
+  s.Breakers({2});  // only the 3 after the 2 counts
   ExpectScores(s.Process({0, 0, 0, 0, 0}), {0, 0, 0, 0, -1});
-  s.Lists({}, {}, {4});
+  s.Breakers({4});
   ExpectScores(s.Process({0, 0, 0, 0, 0}), {0, 0, 0, 0, 0});
+  s.Breakers({0, 1, 2, 3, 4, 5, 6, 7});  // any set will do, also all
+  ExpectScores(s.Process({0, 0, 0, 0, 0}), {0, 0, 0, 0, 0});
+  s.row.use_breakers = false;  // an earlier choice's are nobody's: 1 2 3 repeats
+  ExpectScores(s.Process({0, 0, 0, 0, 0}), {0, 0, 0, 0, -4});
 }
 TEST(Processors, ARepeatOfAThousandTokensCostsAFiniteOrInfinitePenaltyAndNoNan) {
   SamplingRow row{.dry_multiplier = 1, .dry_base = 1.75f, .dry_allowed_length = 2};
@@ -330,7 +338,7 @@ TEST(SamplingRowWords, EveryFieldSurvivesPacking) {
                         .prompt_length = 77,
                         .bias_words = 9,
                         .bad_word_words = 8,
-                        .breaker_words = 7,
+                        .use_breakers = true,
                         .use_mask = true,
                         .forced = 0,
                         .logprobs = 20};
@@ -410,13 +418,15 @@ TEST(SamplerLayout, PartsFollowOneAnotherInWholeLines) {
   EXPECT_EQ(l.history_offset(), 4);
   EXPECT_EQ(l.mask_offset(), 104);
   EXPECT_EQ(l.mask_words(), 2);
-  EXPECT_EQ(l.lists_offset(), 106);
+  EXPECT_EQ(l.breakers_offset(), 106);
+  EXPECT_EQ(l.lists_offset(), 108);
   EXPECT_EQ(l.words(), 128);
 }
 TEST(SamplerLayout, ListsThatDoNotFitAreAnErrorWithTheNumbers) {
   const SamplerLayout l{.vocabulary = 10, .history = 1, .lists = 5};
-  EXPECT_TRUE(PackLists(l, std::vector<TokenBias>{{1, 2}}, {}, std::vector<int32_t>{1, 2}).ok());
-  const auto r = PackLists(l, std::vector<TokenBias>{{1, 2}}, {}, std::vector<int32_t>{1, 2, 3});
+  const std::vector<TokenBias> bias = {{1, 2}};
+  EXPECT_TRUE(PackLists(l, bias, std::vector<std::vector<int32_t>>{{1}}).ok());
+  const auto r = PackLists(l, bias, std::vector<std::vector<int32_t>>{{1, 2}});
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().code, base::Code::kInvalidArgument);
   EXPECT_NE(r.error().message.find("6 words"), std::string::npos) << r.error().message;

@@ -33,7 +33,6 @@ void VisitWords(Row& row, Visit visit) {
   visit(kParamPromptLength, row.prompt_length);
   visit(kParamBiasWords, row.bias_words);
   visit(kParamBadWordWords, row.bad_word_words);
-  visit(kParamBreakerWords, row.breaker_words);
   visit(kParamForcedOne, row.forced);
   visit(kParamLogprobsOne, row.logprobs);
 }
@@ -50,8 +49,9 @@ void PackSamplingRow(const SamplingRow& row, float* params) {
     if (HoldsOneMore(word)) ++value;
     std::memcpy(params + word, &value, sizeof value);  // little-endian: low word first
   });
-  const int32_t mask = row.use_mask ? 1 : 0;
+  const int32_t mask = row.use_mask ? 1 : 0, breakers = row.use_breakers ? 1 : 0;
   std::memcpy(params + kParamUseMask, &mask, sizeof mask);
+  std::memcpy(params + kParamUseBreakers, &breakers, sizeof breakers);
 }
 
 SamplingRow UnpackSamplingRow(const float* params) {
@@ -60,9 +60,11 @@ SamplingRow UnpackSamplingRow(const float* params) {
     std::memcpy(&value, params + word, sizeof value);
     if (HoldsOneMore(word)) --value;
   });
-  int32_t mask = 0;
+  int32_t mask = 0, breakers = 0;
   std::memcpy(&mask, params + kParamUseMask, sizeof mask);
+  std::memcpy(&breakers, params + kParamUseBreakers, sizeof breakers);
   row.use_mask = mask != 0;
+  row.use_breakers = breakers != 0;
   return row;
 }
 

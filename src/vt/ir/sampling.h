@@ -76,10 +76,10 @@ struct SamplingRow {
   int32_t prompt_length = 0;  // of them, the prompt's
   int32_t bias_words = 0;     // lengths of the slot's lists
   int32_t bad_word_words = 0;
-  int32_t breaker_words = 0;
-  bool use_mask = false;
-  int32_t forced = -1;    // the token to give; -1: choose
-  int32_t logprobs = -1;  // -1: none; else so many best ones (at most kBestTokens)
+  bool use_breakers = false;  // else nothing ends a repeat but the history's beginning
+  bool use_mask = false;      // else all are allowed
+  int32_t forced = -1;        // the token to give; -1: choose
+  int32_t logprobs = -1;      // -1: none; else so many best ones (at most kBestTokens)
 
   bool operator==(const SamplingRow&) const = default;
 };
@@ -109,7 +109,7 @@ enum SampleParam : int {
   kParamPromptLength,
   kParamBiasWords,
   kParamBadWordWords,
-  kParamBreakerWords,
+  kParamUseBreakers,
   kParamUseMask,
   kParamForcedOne,
   kParamLogprobsOne,

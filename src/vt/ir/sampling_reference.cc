@@ -27,15 +27,13 @@ class Slot {
     return history().subspan(static_cast<size_t>(std::min(row_.prompt_length, row_.length)));
   }
   bool Allowed(int64_t id) const {
-    if (!row_.use_mask) return true;
-    const auto bits = std::bit_cast<uint32_t>(words_[layout_.mask_offset() + id / 32]);
-    return (bits >> (id % 32) & 1) != 0;
+    return !row_.use_mask || HasBit(words_ + layout_.mask_offset(), id, layout_.vocabulary);
+  }
+  bool Breaks(int64_t id) const {
+    return row_.use_breakers && HasBit(words_ + layout_.breakers_offset(), id, layout_.vocabulary);
   }
   std::span<const int32_t> bias() const { return List(0, row_.bias_words); }
   std::span<const int32_t> bad_words() const { return List(row_.bias_words, row_.bad_word_words); }
-  std::span<const int32_t> breakers() const {
-    return List(row_.bias_words + row_.bad_word_words, row_.breaker_words);
-  }
 
  private:
   std::span<const int32_t> List(int32_t begin, int32_t count) const {
@@ -89,21 +87,17 @@ void Dry(std::vector<float>& x, const Slot& slot, const SamplingRow& row) {
   std::span<const int32_t> window = slot.history();
   if (row.dry_last_n > 0 && window.size() > static_cast<size_t>(row.dry_last_n))
     window = window.last(static_cast<size_t>(row.dry_last_n));
-  const std::span<const int32_t> breakers = slot.breakers();
-  const auto breaks = [&](int32_t id) {
-    return std::find(breakers.begin(), breakers.end(), id) != breakers.end();
-  };
   std::map<int32_t, int32_t> longest;  // by the id that would continue the repeat
   const auto n = static_cast<int64_t>(window.size());
   const auto token = [&](int64_t i) { return window[static_cast<size_t>(i)]; };
   for (int64_t end = 0; end + 1 < n; ++end) {
     int32_t length = 0;
     while (length <= end && token(end - length) == token(n - 1 - length) &&
-           !breaks(token(n - 1 - length)))
+           !slot.Breaks(token(n - 1 - length)))
       ++length;
     if (length < std::max(row.dry_allowed_length, 1)) continue;
     const int32_t next = token(end + 1);
-    if (!breaks(next)) longest[next] = std::max(longest[next], length);
+    if (!slot.Breaks(next)) longest[next] = std::max(longest[next], length);
   }
   for (const auto& [id, length] : longest) {
     At(x, id) -= DryPenalty(row, length);
