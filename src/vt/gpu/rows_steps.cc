@@ -1,0 +1,360 @@
+// Nodes that work row by row: elementwise operations, copies, norms, softmax, rotation, and their
+// fused forms.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "vt/gpu/args_rows.h"
+#include "vt/gpu/context.h"
+
+namespace vt::gpu {
+namespace {
+
+using ir::DType;
+using ir::Op;
+
+RowFn FnOf(ir::Activation fn) {
+  switch (fn) {
+    case ir::Activation::kSilu:
+      return RowFn::kSilu;
+    case ir::Activation::kGeluTanh:
+      return RowFn::kGeluTanh;
+    case ir::Activation::kGelu:
+      return RowFn::kGelu;
+    case ir::Activation::kRelu:
+      return RowFn::kRelu;
+    case ir::Activation::kSigmoid:
+      return RowFn::kSigmoid;
+    case ir::Activation::kTanh:
+      return RowFn::kTanh;
+    case ir::Activation::kExp:
+      return RowFn::kExp;
+    case ir::Activation::kSoftplus:
+      return RowFn::kSoftplus;
+    case ir::Activation::kSquaredRelu:
+      return RowFn::kSquaredRelu;
+  }
+  return RowFn::kSilu;
+}
+
+// Whole waves of any device.
+int64_t WholeWaves(int64_t threads) { return std::max<int64_t>(64, (threads + 63) / 64 * 64); }
+// Smallest k with 2^k >= n.
+int Log2(int64_t n) {
+  int k = 0;
+  while (int64_t{1} << k < n) ++k;
+  return k;
+}
+
+// A node's operands as the kernels take them, and its launch. All operands are to be resolved
+// before work is dealt out: the kernel's T, whose size is that of a chunk, is the type of what is
+// not f32.
+class RowNode {
+ public:
+  RowNode(const Context& c, ir::NodeId id) : c_(c), id_(id), n_(c.node(id)) {}
+
+  const ir::Node& node() const { return n_; }
+  View In(size_t i) { return ViewOf(n_.inputs[i]); }
+  View Out(size_t i = 0) { return ViewOf(n_.outputs[i]); }
+  // The second operand of a binary operation: as many rows, or one vector for all.
+  View Broadcast(size_t i) {
+    View b = In(i);
+    if (c_.value(n_.inputs[i]).shape.size() == 1 && c_.value(n_.inputs[0]).shape.size() > 1) {
+      b.rows.inner = 1;
+      b.rows.stride = 0;
+    }
+    return b;
+  }
+  const float* Vector(size_t i) const { return c_.Vector(n_.inputs[i]); }
+  const int32_t* Ints(size_t i) const { return c_.Ints(n_.inputs[i]); }
+  // An embedding's table: of the device's value type.
+  View Table(size_t i, int32_t* rows) {
+    const Matrix m = c_.MatrixOf(n_.inputs[i]);
+    Use(c_.device.value_type);
+    *rows = static_cast<int32_t>(m.rows);
+    return {.rows = {.base = m.data,
+                     .stride = m.pitch,
+                     .inner = 1,
+                     .width = static_cast<int32_t>(m.columns)},
+            .f32 = c_.device.value_type == DType::kF32};
+  }
+  // `view` from column `begin` on.
+  View From(View view, int64_t begin) const {
+    const int64_t bytes = view.f32 != 0 ? 4 : ir::Info(type_).bytes;
+    view.rows.base = static_cast<char*>(view.rows.base) + begin * bytes;
+    return view;
+  }
+  void Fail(const std::string& what) const { c_.Fail(id_, what); }
+
+  // A chunk a thread, of rows as many as value `over` has.
+  RowWork Chunked(ir::ValueId over, int64_t width) {
+    RowWork w = Work(over, width);
+    const int64_t chunks = Chunks(width), rows = c_.MostRows(over);
+    if (chunks <= kRowsMapThreads) {
+      Lanes(w, Log2(chunks), rows, kRowsMapThreads);
+    } else {
+      w.blocks = static_cast<int32_t>((chunks + kRowsMapThreads - 1) / kRowsMapThreads);
+      threads_ =
+          WholeWaves((chunks + w.blocks - 1) / w.blocks);  // 257 chunks: 2 x 192, not 2 x 256
+      grid_ = rows * w.blocks;
+    }
+    return w;
+  }
+  // A block of at most `most` threads a row; of short rows, a part of a wave.
+  RowWork Whole(ir::ValueId over, int64_t width, int64_t most) {
+    RowWork w = Work(over, width);
+    const int64_t chunks = Chunks(width), rows = c_.MostRows(over);
+    if (chunks <= kRowsMostLanes) {
+      Lanes(w, Log2(chunks), rows, kRowsRopeThreads);
+    } else {
+      threads_ = WholeWaves(std::min(chunks, most));
+      grid_ = rows;
+    }
+    return w;
+  }
+  // A part of a wave a row, each thread with two chunks.
+  RowWork Heads(ir::ValueId over, int64_t width) {
+    RowWork w = Work(over, width);
+    const int64_t pairs = (Chunks(width) + 1) / 2;
+    Lanes(w, Log2(std::min<int64_t>(pairs, kRowsMostLanes)), c_.MostRows(over), kRowsRopeThreads);
+    return w;
+  }
+
+  template <class Args>
+  void Emit(const std::string& kernel, const Args& args, int shared_bytes = 0) const {
+    if (grid_ == 0) return;
+    if (grid_ > INT32_MAX) return Fail("has more rows than a launch can have");
+    c_.Emit(id_, kernel, type_,
+            {.grid_x = static_cast<unsigned>(grid_),
+             .threads = static_cast<unsigned>(threads_),
+             .shared_bytes = static_cast<unsigned>(shared_bytes),
+             .early = true},
+            args);
+  }
+
+ private:
+  void Use(DType t) {
+    if (t == DType::kF32) return;
+    if (t != DType::kBF16 && t != DType::kF16)
+      Fail(fmt::format("has values of {}, which row kernels do not read", ir::Name(t)));
+    if (type_ != DType::kF32 && type_ != t)
+      Fail(fmt::format("mixes {} and {}", ir::Name(type_), ir::Name(t)));
+    type_ = t;
+  }
+  View ViewOf(ir::ValueId id) {
+    const ir::Value& v = c_.value(id);
+    View view{.rows = c_.RowsOf(id)};
+    // Plain weights and inputs are f32; integers are copied as f32 are, bit by bit.
+    const bool whole =
+        v.kind != ir::ValueKind::kNode || v.dtype == DType::kF32 || v.dtype == DType::kI32;
+    view.f32 = whole ? 1 : 0;
+    if (!whole) Use(v.dtype);
+    return view;
+  }
+  RowWork Work(ir::ValueId over, int64_t width) const {
+    return {.header = c_.header(), .count = c_.CountOf(over), .width = static_cast<int32_t>(width)};
+  }
+  void Lanes(RowWork& w, int bits, int64_t rows, int64_t most_threads) {
+    w.lane_bits = bits;
+    threads_ = WholeWaves(std::min(rows << bits, most_threads));
+    grid_ = ((rows << bits) + threads_ - 1) / threads_;
+  }
+  int64_t Chunks(int64_t width) const {
+    const int64_t values = 16 / ir::Info(type_).bytes;
+    return (width + values - 1) / values;
+  }
+
+  const Context& c_;
+  ir::NodeId id_;
+  const ir::Node& n_;
+  DType type_ = DType::kF32;
+  int64_t threads_ = 64, grid_ = 0;
+};
+
+void EmitMap(RowNode& r, RowsMapArgs& a, ir::ValueId over, int64_t width) {
+  a.work = r.Chunked(over, width);
+  r.Emit("rows_map", a);
+}
+
+RowsMapArgs Binary(RowBinary binary, RowFn fn = RowFn::kNone) {
+  RowsMapArgs a;
+  a.fn = fn;
+  a.binary = binary;
+  return a;
+}
+RowsMapArgs Fn(RowFn fn, float p = 1, float q = 0) {
+  RowsMapArgs a;
+  a.fn = fn;
+  a.p = p;
+  a.q = q;
+  return a;
+}
+
+// y = fn(x), with b if there is a binary operation.
+void CompileMap(RowNode& r, RowsMapArgs a) {
+  a.x = r.In(0);
+  if (a.binary != RowBinary::kNone) a.b = r.Broadcast(1);
+  a.y = r.Out();
+  EmitMap(r, a, r.node().outputs[0], a.y.rows.width);
+}
+
+// `size` columns of an input from `begin` on become those of the output from `to` on.
+void CompileCopy(RowNode& r, size_t input, int64_t begin, int64_t to, int64_t size) {
+  RowsMapArgs a;
+  const View x = r.In(input), y = r.Out();
+  a.x = r.From(x, begin);
+  a.y = r.From(y, to);
+  EmitMap(r, a, r.node().outputs[0], size);
+}
+
+// A reshape that is no view: x is strided, and the result dense.
+void CompileReshape(RowNode& r) {
+  RowsMapArgs a;
+  a.x = r.In(0);
+  a.y = r.Out();
+  a.y.rows.inner = 1;
+  a.y.rows.stride = a.x.rows.width;
+  EmitMap(r, a, r.node().inputs[0], a.x.rows.width);
+}
+
+void CompileTakeRows(RowNode& r, bool table, int64_t rows) {
+  RowsMapArgs a;
+  a.index_rows = static_cast<int32_t>(rows);
+  a.x = table ? r.Table(0, &a.index_rows) : r.In(0);
+  a.y = r.Out();
+  a.index = r.Ints(1);
+  EmitMap(r, a, r.node().outputs[0], a.y.rows.width);
+}
+
+// (x, w), with what is fused before and behind it.
+void CompileNorm(RowNode& r) {
+  const ir::Node& n = r.node();
+  const auto part = [&](size_t i) {
+    return n.attrs.as<ir::FusedAttrs>().parts[i].as<ir::NormAttrs>();
+  };
+  ir::NormAttrs attrs;
+  RowsNormArgs a;
+  a.x = r.In(0);
+  switch (n.op) {
+    case Op::kAddRmsNorm:
+      attrs = part(1);
+      a.add = r.Broadcast(1);
+      a.w = r.Vector(2);
+      a.sum = r.Out(0);
+      break;
+    case Op::kRmsNormAdd:
+      attrs = part(0);
+      a.w = r.Vector(1);
+      a.residual = r.In(2);
+      break;
+    default:
+      attrs = n.attrs.as<ir::NormAttrs>();
+      a.w = r.Vector(1);
+      if (n.op == Op::kLayerNorm) {
+        a.bias = r.Vector(2);
+        a.centre = 1;
+      }
+  }
+  a.y = r.Out(n.outputs.size() - 1);
+  a.eps = attrs.eps;
+  a.offset = attrs.weight_offset;
+  a.work = r.Whole(n.outputs.back(), a.y.rows.width, kRowsNormThreads);
+  r.Emit("rows_norm", a, kRowsSharedBytes);
+}
+
+void CompileSoftmax(RowNode& r) {
+  RowsSoftmaxArgs a;
+  a.x = r.In(0);
+  a.y = r.Out();
+  a.logarithm = r.node().op == Op::kLogSoftmax ? 1 : 0;
+  a.work = r.Whole(r.node().outputs[0], a.y.rows.width, kRowsSoftmaxThreads);
+  r.Emit("rows_softmax", a, kRowsSharedBytes);
+}
+
+void CompileRope(const Context& c, RowNode& r) {
+  const ir::Node& n = r.node();
+  const bool norm = n.op == Op::kRmsNormRope;
+  const auto& rope = norm ? n.attrs.as<ir::FusedAttrs>().parts[1].as<ir::RopeAttrs>()
+                          : n.attrs.as<ir::RopeAttrs>();
+  RowsRopeArgs a;
+  a.x = r.In(0);
+  a.y = r.Out();
+  if (norm) {
+    const auto& attrs = n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::NormAttrs>();
+    a.w = r.Vector(1);
+    a.eps = attrs.eps;
+    a.offset = attrs.weight_offset;
+  }
+  a.positions = r.Ints(norm ? 2 : 1);
+  a.table = RopeTableOf(c, rope);
+  a.table_positions = static_cast<int32_t>(MostPositions(c));
+  a.heads = static_cast<int32_t>(c.value(n.inputs[0]).shape[1].At(c.bucket()));
+  a.half = static_cast<int32_t>(rope.rotary_dim / 2);
+  a.interleaved = rope.interleaved ? 1 : 0;
+  a.work = r.Heads(n.outputs[0], a.y.rows.width);
+  r.Emit("rows_rope", a);
+}
+
+}  // namespace
+
+void CompileRows(const Context& c, ir::NodeId id) {
+  RowNode r(c, id);
+  const ir::Node& n = r.node();
+  switch (n.op) {
+    case Op::kAdd:
+      return CompileMap(r, Binary(RowBinary::kAdd));
+    case Op::kSub:
+      return CompileMap(r, Binary(RowBinary::kSub));
+    case Op::kMul:
+      return CompileMap(r, Binary(RowBinary::kMul));
+    case Op::kDiv:
+      return CompileMap(r, Binary(RowBinary::kDiv));
+    case Op::kScale: {
+      const auto& a = n.attrs.as<ir::ScaleAttrs>();
+      return CompileMap(r, Fn(RowFn::kScale, a.multiply, a.add));
+    }
+    case Op::kUnary:
+      return CompileMap(r, Fn(FnOf(n.attrs.as<ir::UnaryAttrs>().fn)));
+    case Op::kActMul: {
+      const auto& a = n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::UnaryAttrs>();
+      return CompileMap(r, Binary(RowBinary::kMul, FnOf(a.fn)));
+    }
+    case Op::kSoftCap: {
+      const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
+      return CompileMap(r, Fn(RowFn::kSoftCap, parts[0].as<ir::ScaleAttrs>().multiply,
+                              parts[2].as<ir::ScaleAttrs>().multiply));
+    }
+    case Op::kConvert:
+      return CompileMap(r, {});
+    case Op::kEmbed:
+      return CompileTakeRows(r, true, 0);
+    case Op::kGather:
+      return CompileTakeRows(r, false, c.MostRows(n.inputs[0]));
+    case Op::kSlice: {
+      const auto& a = n.attrs.as<ir::SliceAttrs>();
+      return CompileCopy(r, 0, a.begin, 0, a.size);
+    }
+    case Op::kConcat: {
+      const int64_t first = c.value(n.inputs[0]).shape.back().At(c.bucket());
+      const int64_t second = c.value(n.inputs[1]).shape.back().At(c.bucket());
+      CompileCopy(r, 0, 0, 0, first);
+      return CompileCopy(r, 1, 0, first, second);
+    }
+    case Op::kReshape:
+      return CompileReshape(r);
+    case Op::kRmsNorm:
+    case Op::kLayerNorm:
+    case Op::kAddRmsNorm:
+    case Op::kRmsNormAdd:
+      return CompileNorm(r);
+    case Op::kSoftmax:
+    case Op::kLogSoftmax:
+      return CompileSoftmax(r);
+    case Op::kRope:
+    case Op::kRmsNormRope:
+      return CompileRope(c, r);
+    default:
+      return r.Fail(fmt::format("has no kernel for {}", ir::Name(n.op)));
+  }
+}
+
+}  // namespace vt::gpu
