@@ -445,7 +445,7 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
                               : LowerUnoptimised(case_.graph, backend_, in.bucket);
   if (auto s = Verify(plan.graph); !s) return s.error().In("lowered graph");
   for (const Node& n : plan.graph.nodes) {
-    if (backend_.Supports(plan.graph, n, plan.bucket)) continue;
+    if (backend_.Supports(plan.graph, n)) continue;
     result_.supported = false;
     result_.why = fmt::format("{} has no {} for {}", backend_.TargetName(), Name(n.op), n.name);
     return {};
