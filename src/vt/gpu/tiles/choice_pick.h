@@ -1,0 +1,107 @@
+// The second pass of sample: a block a row puts the chunks' findings together, filters and draws
+// where the row asks for it, and writes the token.
+#pragma once
+
+#include "vt/gpu/tiles/choice_filter.h"
+
+namespace vt::gpu {
+
+// What the chunks of a row found, together.
+struct RowFindings {
+  Best high, noised;
+};
+GPU_FN RowFindings FindingsOf(const ChoiceArgs& a, int row) {
+  Best high = NoBest(), noised = NoBest();
+  for (int c = ::gpu::thread(); c < a.chunks; c += ::gpu::threads()) {
+    const ChoicePart& p = a.parts[row * a.chunks + c];
+    high = Better(high, {p.high, p.id});
+    noised = Better(noised, {p.noised, p.winner});
+  }
+  return {BlockBest(high), BlockBest(noised)};
+}
+
+// Of the row's e^(score - best), when the chunks have summed theirs.
+GPU_FN double TotalOf(const ChoiceArgs& a, int row, float inverse, float best) {
+  double total = 0;
+  for (int c = ::gpu::thread(); c < a.chunks; c += ::gpu::threads()) {
+    const ChoicePart& p = a.parts[row * a.chunks + c];
+    if (p.high > MinusInfinity())
+      total += p.sum * ::gpu::exp(::gpu::product(p.high, inverse) - best);
+  }
+  return BlockSum(total);
+}
+
+// When nothing is left: the best logit that the mask allows.
+GPU_FN int BestAllowed(const ChoiceArgs& a, const ChoiceRow& r, const int32_t* slot, int row) {
+  const int32_t* mask =
+      slot != nullptr && r.word(kChoiceUseMask) != 0 ? slot + a.slots.mask : nullptr;
+  const float* x = a.logits + row * a.stride;
+  Best best = NoBest();
+  for (int id = ::gpu::thread(); id < a.vocabulary; id += ::gpu::threads()) {
+    if (mask == nullptr || HasBit(mask, id, a.vocabulary)) best = Better(best, {Value(x[id]), id});
+  }
+  best = BlockBest(best);
+  return best.id < a.vocabulary ? best.id : 0;
+}
+
+GPU_FN int DrawFiltered(const ChoiceArgs& a, const ChoiceRow& r, int row, float inverse, float best,
+                        int first) {
+  const bool processed = IsProcessed(a, r);
+  const float* x = processed ? a.work + row * a.work_stride : a.logits + row * a.stride;
+  Filter f(x, a.vocabulary, processed || a.aligned != 0, inverse, best, first, -kMostFinite);
+  const float sigma = r.real(kChoiceTopNSigma), min_p = r.real(kChoiceMinP);
+  if (sigma > 0) f.KeepSigma(sigma);
+  if (min_p > 2) {
+    f.RaiseFloor(kMostFinite * 2.0);
+  } else if (min_p > 0) {
+    f.RaiseFloor(static_cast<double>(best) + LogDouble(min_p) - kChoiceSlack);
+  }
+  const bool top_k = r.top_k(a.vocabulary), typical = r.typical();
+  if (top_k) {
+    const int parts = a.chunks * a.scan_waves;
+    f.KeepTopK(static_cast<int>(r.real(kChoiceTopK)), a.maxima + row * parts, parts);
+  }
+  if (typical) f.KeepTypical(r.real(kChoiceTypicalP));
+  if (r.top_p()) {
+    const bool alone = !top_k && !typical && !r.floors();
+    f.KeepTopP(r.real(kChoiceTopP), alone ? TotalOf(a, row, inverse, best) : 0);
+  }
+  if (r.xtc()) f.ExcludeTopChoices(r.real(kChoiceXtcThreshold));
+  return f.Draw(r);
+}
+
+GPU_FN void PickToken(const ChoiceArgs& a) {
+  ::gpu::launch_dependents();
+  ::gpu::wait_predecessor();
+  const int row = ::gpu::block();
+  if (row >= a.header->outputs) return;
+  const ChoiceRow r(a, row);
+  if (r.forced() >= 0) {
+    if (::gpu::thread() == 0) a.tokens[row] = r.forced();
+    return;
+  }
+  int32_t* slot = SlotAt(a.slots, r.slot());
+  const RowFindings found = FindingsOf(a, row);
+  const float high = found.high.value;
+  int token = found.high.id;
+  if (high == MinusInfinity()) {
+    token = BestAllowed(a, r, slot, row);
+  } else if (!r.greedy() && high < PlusInfinity()) {
+    const float inverse = r.inverse(), best = ::gpu::product(high, inverse);
+    if (best > MinusInfinity() && best < PlusInfinity()) {
+      if (r.filters(a.vocabulary)) {
+        token = DrawFiltered(a, r, row, inverse, best, token);
+      } else if (found.noised.value > MinusInfinity()) {
+        token = found.noised.id;
+      }
+    }
+  }
+  if (::gpu::thread() != 0) return;
+  a.tokens[row] = token;
+  if (slot == nullptr) return;
+  slot[0] = token;
+  const int length = r.length();
+  if (length >= 0 && length < a.slots.history) slot[kChoiceHistory + length] = token;
+}
+
+}  // namespace vt::gpu
