@@ -1,0 +1,117 @@
+/* The inner loop of tools/run_on_amd_emulator.py, which compiles it: runs the waves of one block, instruction by
+   instruction, until all have ended, each up to its next barrier in turn. An instruction is a function of tinygrad's
+   emulator on a wave's registers and memory; one that has none yet is given back to Python, which goes on afterwards. */
+#include <stdint.h>
+#include <string.h>
+
+/* kCopyFirst: the function may write lanes that it has yet to read (DPP in place), so that it was made to read `to`, a
+   register that the kernel does not have, into which `from` is copied first. kExchangeRows: v_permlanex16_b32, which the
+   emulator does wrong when a selector is a literal. */
+enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows };
+enum { kAllEnded, kNeedsInstruction, kTooLong };
+enum { kPc = 256, kRegisters = 260 }; /* in a wave's scalar registers: the program counter, and how many there are */
+#define ENDED 0xFFFFFFFFFFFFFFFFull
+
+struct instruction {
+  void (*run)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+  uint8_t order[6]; /* which of a wave's buffers are its arguments */
+  uint8_t bytes, kind;
+  uint16_t to, from;        /* vector registers */
+  uint16_t low, high;       /* scalars that hold selectors, 255: the literal */
+  uint32_t literal, lanes;
+};
+
+/* Each lane takes, of the other row of 16, the lane that its four bits of the selectors name. */
+static void exchange_rows(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
+  const uint32_t low = i->low == 255 ? i->literal : scalar[i->low], high = i->high == 255 ? i->literal : scalar[i->high];
+  const uint64_t selectors = low | (uint64_t)high << 32;
+  uint32_t old[64];
+  memcpy(old, vector + i->from * i->lanes, i->lanes * 4);
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (scalar[126 + lane / 32] >> lane % 32 & 1)
+      vector[i->to * i->lanes + lane] = old[((lane & ~15u) ^ 16) + (selectors >> lane % 16 * 4 & 15)];
+  }
+}
+
+struct wave {
+  uint64_t buffers[6]; /* scalar registers, vector registers, memory from 0, shared memory, private memory, accumulators */
+  uint64_t ended;
+};
+
+struct block {
+  const struct instruction* table; /* one a 4 bytes of code */
+  uint64_t code, words;
+  struct wave* waves;
+  int32_t count, current;
+  uint64_t pc;       /* of the instruction that is needed */
+  uint64_t executed; /* instructions, since the start */
+  uint64_t limit;
+};
+
+int run_block(struct block* b) {
+  for (;;) {
+    int ended = 1;
+    for (; b->current < b->count; ++b->current) {
+      struct wave* w = &b->waves[b->current];
+      if (w->ended) continue;
+      uint32_t* scalar = (uint32_t*)w->buffers[0];
+      for (;;) {
+        const uint64_t pc = scalar[kPc] | (uint64_t)scalar[kPc + 1] << 32;
+        if (pc == ENDED) {
+          w->ended = 1;
+          break;
+        }
+        b->pc = pc;
+        const uint64_t word = (pc - b->code) / 4;
+        if (word >= b->words || b->table[word].kind == kUnknown) return kNeedsInstruction;
+        if (++b->executed > b->limit) return kTooLong;
+        const struct instruction* i = &b->table[word];
+        uint32_t* vector = (uint32_t*)w->buffers[1];
+        if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, vector + i->from * i->lanes, i->lanes * 4);
+        if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
+        if (i->kind == kSkip || i->kind == kExchangeRows) {
+          const uint64_t next = pc + i->bytes;
+          scalar[kPc] = (uint32_t)next;
+          scalar[kPc + 1] = (uint32_t)(next >> 32);
+          continue;
+        }
+        i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
+               w->buffers[i->order[4]], w->buffers[i->order[5]]);
+        if (i->kind == kBarrier) {
+          ended = 0;
+          break;
+        }
+      }
+    }
+    b->current = 0;
+    for (int i = 0; i < b->count; ++i) ended &= (int)b->waves[i].ended;
+    if (ended) return kAllEnded;
+  }
+}
+
+/* A wave's registers before its first instruction: constants where instructions find them, all else undefined (a NaN),
+   the program counter, the user's scalars, lane numbers. `packed` is y and z of a thread's index, which kernels here
+   do not have. */
+void start_wave(struct wave* w, uint64_t entry, const uint32_t* user, int user_count, int first_thread, int lanes,
+                int wave_size) {
+  static const uint32_t floats[9] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000,
+                                     0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
+  uint32_t* s = (uint32_t*)w->buffers[0];
+  uint32_t* v = (uint32_t*)w->buffers[1];
+  uint32_t* a = (uint32_t*)w->buffers[5];
+  const uint32_t undefined = 0x7fc0dead;
+  for (int i = 0; i < 128; ++i) s[i] = undefined;
+  memset(s + 128, 0, (kRegisters - 128) * sizeof *s);
+  for (int i = 0; i <= 64; ++i) s[128 + i] = (uint32_t)i;
+  for (int i = 0; i < 16; ++i) s[193 + i] = (uint32_t)-(i + 1);
+  for (int i = 0; i < 9; ++i) s[240 + i] = floats[i];
+  for (int i = 0; i < 256 * wave_size; ++i) v[i] = a[i] = undefined;
+  for (int i = 0; i < lanes; ++i) v[i] = (uint32_t)(first_thread + i);
+  for (int i = 0; i < user_count; ++i) s[i] = user[i];
+  s[124] = 0; /* null on RDNA, m0 on CDNA */
+  s[126] = lanes >= 32 ? 0xFFFFFFFFu : (1u << lanes) - 1;
+  s[127] = lanes >= 64 ? 0xFFFFFFFFu : lanes > 32 ? (1u << (lanes - 32)) - 1 : 0;
+  s[kPc] = (uint32_t)entry;
+  s[kPc + 1] = (uint32_t)(entry >> 32);
+  w->ended = 0;
+}
