@@ -1,7 +1,7 @@
 // What the kernels of linears are told: the host side is linear_steps.cc.
 #pragma once
 
-#include "vt/gpu/args.h"
+#include "vt/gpu/args_rows.h"
 
 namespace vt::gpu {
 
@@ -39,19 +39,23 @@ struct SkinnyArgs {
   int32_t k = 0, pitch = 0;
   int32_t units = 1, parts_log2 = 0;
   int32_t out_f32 = 0;
-  int32_t act = -1;  // ir::Activation of an act_mul
+  RowFn act = RowFn::kNone;  // else an act_mul's
   // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from
   // this byte on) the waves' partial products, [waves][most_rows][columns of a unit].
   int32_t partials = 0;
   // Of a staged x. Waves of a block are a power of two.
   int32_t waves_a_row_log2 = 0;
   LinearInput input = LinearInput::kPlain;
-  int32_t packed = 0;        // all rows can be read by 16 bytes
-  int32_t staged_pitch = 0;  // values
+  int32_t packed = 0;                                  // all rows can be read by 16 bytes
+  int32_t staged_pitch = 0;                            // values
   const float *weight1 = nullptr, *weight2 = nullptr;  // of the norms
   float eps1 = 0, offset1 = 0, eps2 = 0, offset2 = 0;
   Rows add, sum;  // r and s
 };
+
+// A block's tile of linear_tile, rows by columns, and its waves, for values of 2 and of 4 bytes.
+inline constexpr int kLinearTile2 = 128, kLinearTileWaves2 = 8;
+inline constexpr int kLinearTile4 = 64, kLinearTileWaves4 = 4;
 
 // Any number of rows, any alignment: y = x W^T (+ bias) (+ residual) of one segment.
 struct TileLinearArgs {

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "vt/gpu/args_linear.h"
-#include "vt/gpu/tiles/activation.h"
 #include "vt/gpu/tiles/common.h"
+#include "vt/gpu/tiles/rows_map.h"
 
 namespace vt::gpu {
 
@@ -137,8 +137,7 @@ class StagedRows {
     LoadRow(RowOf<T>(a_.add, m), at, a_.k, a_.packed != 0, r);
     Multiply(v, a_.weight1, a_.offset1, at, scale);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      v[i] = ::gpu::to_float(::gpu::from_float<T>(v[i] + r[i]));
+    for (int i = 0; i < kCount; ++i) v[i] = ::gpu::to_float(::gpu::from_float<T>(v[i] + r[i]));
   }
   // Every block has every row; each writes its share of s.
   GPU_FN bool Mine(int m, int at) const {
@@ -167,8 +166,7 @@ class StagedRows {
   }
   GPU_FN void Keep(float* sums, int m, float sum) const {
     sum = ::gpu::wave_sum(sum);
-    if (::gpu::lane() == 0)
-      sums[m * waves_a_row_ + (::gpu::wave() & (waves_a_row_ - 1))] = sum;
+    if (::gpu::lane() == 0) sums[m * waves_a_row_ + (::gpu::wave() & (waves_a_row_ - 1))] = sum;
   }
   GPU_FN float Scale(const float* sums, int m, float eps) const {
     float sum = 0;
@@ -182,6 +180,8 @@ class StagedRows {
   int waves_a_row_, row_, rows_at_once_, begin_, step_;
 };
 
+GPU_FN bool IsActMul(const SkinnyArgs& a) { return a.act != RowFn::kNone; }
+
 // Where an output value of the block is: value i of the block, tokens outermost.
 struct SkinnyItem {
   int token, group, column;  // column of the unit
@@ -189,18 +189,18 @@ struct SkinnyItem {
 };
 template <int kColumns>
 GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int i) {
-  const int columns = a.act >= 0 ? kColumns / 2 : kColumns;
+  const int columns = IsActMul(a) ? kColumns / 2 : kColumns;
   const int groups = ::gpu::waves() >> a.parts_log2;
   SkinnyItem item;
-  item.column = a.act >= 0 ? i % (kColumns / 2) : i % kColumns;
-  i = a.act >= 0 ? i / (kColumns / 2) : i / kColumns;
+  item.column = IsActMul(a) ? i % (kColumns / 2) : i % kColumns;
+  i = IsActMul(a) ? i / (kColumns / 2) : i / kColumns;
   item.group = i & (groups - 1);
   item.token = i / groups;
   const int unit = ::gpu::block() * groups + item.group;
   item.segment = 0;
 #pragma unroll
   for (int s = 1; s < kLinearSegments; ++s)
-    if (s < a.segment_count && a.act < 0 && unit >= a.segments[s].first_unit) item.segment = s;
+    if (s < a.segment_count && !IsActMul(a) && unit >= a.segments[s].first_unit) item.segment = s;
   const LinearSegment& segment = a.segments[item.segment];
   item.row = (unit - segment.first_unit) * columns + item.column;
   if (unit >= a.units || item.row >= segment.rows) item.row = -1;
@@ -222,10 +222,11 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   using C = typename Mma::C;
   constexpr int kColumns = kTiles * Mma::kN;
   // Steps of k whose weights are under way (32 registers, or 16), and whose activations are.
-  constexpr int kDepth = (kTokens > 2 ? 4 : 8) / kTiles;
-  constexpr int kBatch = kTokens > 2 ? 1 : 2;
+  constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
+  constexpr int kDepth = kPlainMath ? 1 : (kTokens > 2 ? 4 : 8) / kTiles;
+  constexpr int kBatch = kPlainMath || kTokens > 2 ? 1 : 2;
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
-  constexpr int kChains = kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
+  constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
   ::gpu::launch_dependents();
   const int parts = 1 << a.parts_log2, groups = ::gpu::waves() >> a.parts_log2;
@@ -234,7 +235,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   int s = 0;
 #pragma unroll
   for (int i = 1; i < kLinearSegments; ++i)
-    if (i < a.segment_count && a.act < 0 && unit >= a.segments[i].first_unit) s = i;
+    if (i < a.segment_count && !IsActMul(a) && unit >= a.segments[i].first_unit) s = i;
 
   const int lines = a.pitch / Mma::kK;
   const int share = (lines + parts - 1) >> a.parts_log2;
@@ -242,10 +243,9 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   const int end = unit < a.units ? ::gpu::min(begin + share, lines) : 0;
 
   const auto load = [&](int line, int tile) {
-    const LinearSegment& segment = a.segments[a.act >= 0 ? tile / ((kTiles + 1) / 2) : s];
-    const int row0 = a.act >= 0
-                         ? unit * (kColumns / 2) + tile % ((kTiles + 1) / 2) * Mma::kN
-                         : (unit - segment.first_unit) * kColumns + tile * Mma::kN;
+    const LinearSegment& segment = a.segments[IsActMul(a) ? tile / ((kTiles + 1) / 2) : s];
+    const int row0 = IsActMul(a) ? unit * (kColumns / 2) + tile % ((kTiles + 1) / 2) * Mma::kN
+                                 : (unit - segment.first_unit) * kColumns + tile * Mma::kN;
     return Mma::load_b_stream([&](int i) {
       return static_cast<const T*>(segment.w) +
              static_cast<int64_t>(::gpu::min(row0 + i, segment.rows - 1)) * a.pitch +
@@ -319,7 +319,8 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-          for (int m = 0; m < kTokens; ++m) Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
+          for (int m = 0; m < kTokens; ++m)
+            Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
           w[b + j][t] = B{};
           if (line + b + j + kDepth < end) w[b + j][t] = load(line + b + j + kDepth, t);
         }
@@ -339,14 +340,13 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       for (int h = 1; h < kChains; ++h) Mma::add(sum, c[h][m][t]);
       Mma::for_each(sum, [&](int i, int column, float v) {
         const int row = m * Mma::kM + i;
-        if (row < rows)
-          partial[(::gpu::wave() * rows + row) * kColumns + t * Mma::kN + column] = v;
+        if (row < rows) partial[(::gpu::wave() * rows + row) * kColumns + t * Mma::kN + column] = v;
       });
     }
   }
   ::gpu::sync();
 
-  const int outputs = tokens * groups * (a.act >= 0 ? kColumns / 2 : kColumns);
+  const int outputs = tokens * groups * (IsActMul(a) ? kColumns / 2 : kColumns);
   for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
     const SkinnyItem item = ItemOf<kColumns>(a, i);
     if (item.row < 0) continue;
@@ -358,7 +358,11 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       return v * scale;
     };
     float v = sum(item.column);
-    if (a.act >= 0) v = Activate(a.act, v) * sum(item.column + kColumns / 2);
+    if (IsActMul(a)) {
+      float gate[1] = {v};
+      ApplyFn(a.act, 1, 0, gate);
+      v = gate[0] * sum(item.column + kColumns / 2);
+    }
     v += i == ::gpu::thread() ? first_added : bias(item) + residual(item);
     const int column = a.segments[item.segment].column + item.row;
     if (a.out_f32 != 0) {

@@ -1,0 +1,247 @@
+// Linears and what is fused with them.
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "base/strings.h"
+#include "vt/gpu/args_linear.h"
+#include "vt/gpu/context.h"
+#include "vt/gpu/linear_plan.h"
+#include "vt/ir/rewrite.h"
+
+namespace vt::gpu {
+namespace {
+
+using ir::Op;
+
+static_assert(static_cast<int>(RowFn::kSilu) == static_cast<int>(ir::Activation::kSilu) + 1 &&
+              static_cast<int>(RowFn::kSquaredRelu) ==
+                  static_cast<int>(ir::Activation::kSquaredRelu) + 1);
+
+// What the six kinds of nodes have in common.
+struct LinearNode {
+  LinearInput input = LinearInput::kPlain;
+  ir::ValueId x = ir::kNone, residual = ir::kNone;
+  std::vector<ir::ValueId> weights, biases;
+  RowFn act = RowFn::kNone;
+  ir::ValueId out = ir::kNone;
+  // Of the norms before it.
+  ir::NormAttrs norm1, norm2;
+  ir::ValueId weight1 = ir::kNone, weight2 = ir::kNone, add = ir::kNone, sum = ir::kNone;
+};
+
+LinearNode Read(const ir::Node& n) {
+  LinearNode l;
+  l.x = n.inputs[0];
+  l.out = n.outputs.back();
+  size_t first = 1, part = 0;  // of the weights among the inputs, of the linear among the parts
+  switch (n.op) {
+    case Op::kRmsNormLinear:
+    case Op::kRmsNormLinearActMul:
+      l.input = LinearInput::kNorm;
+      l.weight1 = n.inputs[1];
+      first = 2;
+      part = 1;
+      break;
+    case Op::kNormAddNormLinear:
+    case Op::kNormAddNormLinearActMul:
+      l.input = LinearInput::kNormAddNorm;
+      l.weight1 = n.inputs[1];
+      l.add = n.inputs[2];
+      l.weight2 = n.inputs[3];
+      l.sum = n.outputs[0];
+      first = 4;
+      part = 3;
+      break;
+    case Op::kLinearAdd:
+      l.residual = n.inputs.back();
+      break;
+    default:
+      break;
+  }
+  const ir::Attrs* attrs = &n.attrs;
+  if (n.op != Op::kLinear) {
+    const std::vector<ir::Attrs>& parts = n.attrs.as<ir::FusedAttrs>().parts;
+    attrs = &parts[part];
+    if (l.input != LinearInput::kPlain) l.norm1 = parts[0].as<ir::NormAttrs>();
+    if (l.input == LinearInput::kNormAddNorm) l.norm2 = parts[2].as<ir::NormAttrs>();
+    if (n.op == Op::kLinearActMul || n.op == Op::kRmsNormLinearActMul ||
+        n.op == Op::kNormAddNormLinearActMul) {
+      const ir::Activation fn = parts[part + 3].as<ir::UnaryAttrs>().fn;
+      l.act = static_cast<RowFn>(static_cast<int>(fn) + 1);
+    }
+  }
+  const auto& linear = attrs->as<ir::LinearAttrs>();
+  const auto begin = n.inputs.begin() + static_cast<int64_t>(first);
+  l.weights.assign(begin, begin + linear.segments);
+  if (linear.bias) l.biases.assign(begin + linear.segments, begin + 2 * linear.segments);
+  return l;
+}
+
+LinearShape ShapeOf(const ir::Graph& g, const LinearNode& l, const ir::Bucket& b) {
+  LinearShape s;
+  const ir::Shape& x = g.value(l.x).shape;
+  s.rows = x.size() > 1 ? ir::Rows(x, b) : 1;
+  s.k = x.back().At(b);
+  for (const ir::ValueId w : l.weights) s.segments.push_back(g.value(w).shape[0].At(b));
+  s.act_mul = l.act != RowFn::kNone;
+  s.input = l.input;
+  return s;
+}
+
+class Compiler {
+ public:
+  Compiler(const Context& c, ir::NodeId id) : c_(c), id_(id), l_(Read(c.node(id))) {}
+
+  void Run() {
+    shape_ = ShapeOf(c_.plan.graph, l_, c_.bucket());
+    x_ = c_.RowsOf(l_.x);
+    // Heads of one row after another are rows too.
+    if (x_.inner > 1 && x_.stride == int64_t{x_.inner} * x_.width) {
+      x_.stride = x_.width;
+      x_.inner = 1;
+    }
+    shape_.aligned = c_.Aligned(l_.x) && x_.inner == 1;
+    plan_ = PlanLinear(shape_, c_.device);
+    for (size_t i = 0; i < l_.weights.size(); ++i) {
+      const Matrix m = c_.MatrixOf(l_.weights[i]);
+      LinearSegment s;
+      s.w = m.data;
+      s.bias = l_.biases.empty() ? nullptr : c_.Vector(l_.biases[i]);
+      s.rows = static_cast<int32_t>(m.rows);
+      s.column = columns_;
+      if (!shape_.act_mul) columns_ += s.rows;
+      segments_.push_back(s);
+    }
+    switch (plan_.kernel) {
+      case LinearKernel::kSkinny:
+        for (size_t i = 0; i < segments_.size(); i += kLinearSegments)
+          Skinny(i, std::min(segments_.size(), i + kLinearSegments));
+        break;
+      case LinearKernel::kLibrary:
+      case LinearKernel::kTile:
+        for (const LinearSegment& s : segments_) Tile(s);
+        break;
+      case LinearKernel::kNone:
+        c_.Fail(id_, "has a shape that no fused kernel takes");
+        break;
+    }
+  }
+
+ private:
+  bool OutIsF32() const { return c_.value(l_.out).dtype == ir::DType::kF32; }
+  Rows Residual() const { return l_.residual == ir::kNone ? Rows{} : c_.RowsOf(l_.residual); }
+
+  void Skinny(size_t begin, size_t end) {
+    SkinnyArgs a;
+    a.header = c_.header();
+    a.x = x_;
+    a.out = c_.RowsOf(l_.out);
+    a.residual = Residual();
+    a.count = c_.CountOf(l_.x);
+    a.most_rows = static_cast<int32_t>(shape_.rows);
+    a.k = static_cast<int32_t>(shape_.k);
+    a.pitch = static_cast<int32_t>(PitchOf(shape_.k));
+    a.parts_log2 = std::countr_zero(static_cast<unsigned>(plan_.parts));
+    a.out_f32 = OutIsF32() ? 1 : 0;
+    a.act = l_.act;
+    a.segment_count = static_cast<int32_t>(end - begin);
+    a.units = 0;
+    for (size_t i = begin; i < end; ++i) {
+      LinearSegment& s = a.segments[i - begin];
+      s = segments_[i];
+      s.first_unit = a.units;
+      if (!shape_.act_mul || i == begin)
+        a.units += static_cast<int32_t>(LinearUnits(plan_, s.rows));
+    }
+    if (shape_.act_mul) a.segments[1].first_unit = 0;
+    if (plan_.staged) Stage(a);
+    a.partials = static_cast<int32_t>(plan_.partials);
+
+    const int groups = plan_.waves / plan_.parts;
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>((a.units + groups - 1) / groups);
+    config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
+    config.early = true;
+    c_.Emit(id_,
+            fmt::format("linear_{}_{}x{}", plan_.staged ? "staged" : "direct", plan_.token_tiles,
+                        plan_.weight_tiles),
+            c_.device.value_type, config, a);
+  }
+
+  void Stage(SkinnyArgs& a) const {
+    a.input = l_.input;
+    a.staged_pitch = static_cast<int32_t>(plan_.staged_pitch);
+    const auto waves_a_row = static_cast<unsigned>(std::max<int64_t>(1, plan_.waves / shape_.rows));
+    a.waves_a_row_log2 = std::bit_width(waves_a_row) - 1;
+    bool packed = c_.Aligned(l_.x);
+    if (l_.weight1 != ir::kNone) a.weight1 = c_.Vector(l_.weight1);
+    a.eps1 = l_.norm1.eps;
+    a.offset1 = l_.norm1.weight_offset;
+    if (l_.input == LinearInput::kNormAddNorm) {
+      a.weight2 = c_.Vector(l_.weight2);
+      a.eps2 = l_.norm2.eps;
+      a.offset2 = l_.norm2.weight_offset;
+      a.add = c_.RowsOf(l_.add);
+      a.sum = c_.RowsOf(l_.sum);
+      packed = packed && c_.Aligned(l_.add) && c_.Aligned(l_.sum);
+    }
+    for (const float* w : {a.weight1, a.weight2})
+      packed = packed && reinterpret_cast<uintptr_t>(w) % 16 == 0;
+    a.packed = packed ? 1 : 0;
+  }
+
+  void Tile(const LinearSegment& s) {
+    TileLinearArgs a;
+    a.header = c_.header();
+    a.x = x_;
+    a.out = c_.RowsOf(l_.out);
+    a.residual = Residual();
+    a.segment = s;
+    a.count = c_.CountOf(l_.x);
+    a.k = static_cast<int32_t>(shape_.k);
+    a.pitch = static_cast<int32_t>(PitchOf(shape_.k));
+    a.out_f32 = OutIsF32() ? 1 : 0;
+    a.packed = c_.Aligned(l_.x) ? 1 : 0;
+    const LinearTile t = TileOf(c_.device);
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>((s.rows + t.size - 1) / t.size);
+    config.grid_y = static_cast<unsigned>((shape_.rows + t.size - 1) / t.size);
+    config.threads = static_cast<unsigned>(t.waves * c_.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(t.shared_bytes);
+    config.early = true;
+    c_.Emit(id_, "linear_tile", c_.device.value_type, config, a);
+  }
+
+  const Context& c_;
+  ir::NodeId id_;
+  LinearNode l_;
+  LinearShape shape_;
+  LinearPlan plan_;
+  Rows x_;
+  std::vector<LinearSegment> segments_;
+  int32_t columns_ = 0;
+};
+
+}  // namespace
+
+void CompileLinear(const Context& c, ir::NodeId id) { Compiler(c, id).Run(); }
+
+bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                    const DeviceFacts& d) {
+  const LinearNode l = Read(n);
+  LinearShape shape = ShapeOf(g, l, b);
+  if (n.op == Op::kLinear || n.op == Op::kLinearAdd) return true;
+  // A slice may begin anywhere.
+  const ir::Value& x = g.value(l.x);
+  if (x.kind == ir::ValueKind::kNode && ir::IsView(g.nodes[static_cast<size_t>(x.producer)].op))
+    shape.aligned = false;
+  return PlanLinear(shape, d).kernel == LinearKernel::kSkinny;
+}
+
+int64_t LinearWorkspace(const ir::Graph&, const ir::Bucket&, const DeviceFacts& d) {
+  return d.blas != nullptr ? int64_t{32} << 20 : 0;
+}
+
+}  // namespace vt::gpu
