@@ -24,7 +24,8 @@ struct RowWork {
 
 // Most threads of a block, and shared memory of norms and softmax.
 inline constexpr int kRowsMapThreads = 256, kRowsNormThreads = 512, kRowsSoftmaxThreads = 1024,
-                     kRowsRopeThreads = 128;
+                     kRowsLaneThreads =
+                         128;  // where parts of a wave have rows; all that rows_rope has
 inline constexpr int kRowsMostLanes = 32;  // of a wave of any device, to share a row
 inline constexpr int kRowsScratch = 32;    // floats: a wave of 32 each, in a block of 1024
 inline constexpr int kRowsSharedBytes = 2 * kRowsScratch * 4;

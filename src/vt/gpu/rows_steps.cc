@@ -1,10 +1,9 @@
 // Nodes that work row by row: elementwise operations, copies, norms, softmax, rotation, and their
 // fused forms.
-#include <algorithm>
-
 #include "base/strings.h"
 #include "vt/gpu/args_rows.h"
 #include "vt/gpu/context.h"
+#include "vt/gpu/rows_work.h"
 
 namespace vt::gpu {
 namespace {
@@ -34,15 +33,6 @@ RowFn FnOf(ir::Activation fn) {
       return RowFn::kSquaredRelu;
   }
   return RowFn::kSilu;
-}
-
-// Whole waves of any device.
-int64_t WholeWaves(int64_t threads) { return std::max<int64_t>(64, (threads + 63) / 64 * 64); }
-// Smallest k with 2^k >= n.
-int Log2(int64_t n) {
-  int k = 0;
-  while (int64_t{1} << k < n) ++k;
-  return k;
 }
 
 // A node's operands as the kernels take them, and its launch. All operands are to be resolved
@@ -85,47 +75,26 @@ class RowNode {
   }
   void Fail(const std::string& what) const { c_.Fail(id_, what); }
 
-  // A chunk a thread, of rows as many as value `over` has.
+  // Work on as many rows as `over` has, dealt as rows_work.h says. The number of chunks is that of
+  // `width` values of T.
   RowWork Chunked(ir::ValueId over, int64_t width) {
-    RowWork w = Work(over, width);
-    const int64_t chunks = Chunks(width), rows = c_.MostRows(over);
-    if (chunks <= kRowsMapThreads) {
-      Lanes(w, Log2(chunks), rows, kRowsMapThreads);
-    } else {
-      w.blocks = static_cast<int32_t>((chunks + kRowsMapThreads - 1) / kRowsMapThreads);
-      threads_ =
-          WholeWaves((chunks + w.blocks - 1) / w.blocks);  // 257 chunks: 2 x 192, not 2 x 256
-      grid_ = rows * w.blocks;
-    }
-    return w;
+    return Work(over, width, DealChunks(c_.MostRows(over), Chunks(width)));
   }
-  // A block of at most `most` threads a row; of short rows, a part of a wave.
-  RowWork Whole(ir::ValueId over, int64_t width, int64_t most) {
-    RowWork w = Work(over, width);
-    const int64_t chunks = Chunks(width), rows = c_.MostRows(over);
-    if (chunks <= kRowsMostLanes) {
-      Lanes(w, Log2(chunks), rows, kRowsRopeThreads);
-    } else {
-      threads_ = WholeWaves(std::min(chunks, most));
-      grid_ = rows;
-    }
-    return w;
+  RowWork Whole(ir::ValueId over, int64_t width, int64_t most_threads) {
+    return Work(over, width, DealWhole(c_.MostRows(over), Chunks(width), most_threads));
   }
-  // A part of a wave a row, each thread with two chunks.
   RowWork Heads(ir::ValueId over, int64_t width) {
-    RowWork w = Work(over, width);
-    const int64_t pairs = (Chunks(width) + 1) / 2;
-    Lanes(w, Log2(std::min<int64_t>(pairs, kRowsMostLanes)), c_.MostRows(over), kRowsRopeThreads);
-    return w;
+    return Work(over, width, DealHeads(c_.MostRows(over), Chunks(width)));
   }
 
   template <class Args>
   void Emit(const std::string& kernel, const Args& args, int shared_bytes = 0) const {
-    if (grid_ == 0) return;
-    if (grid_ > INT32_MAX) return Fail("has more rows than a launch can have");
+    if (dealt_.grid == 0) return;
+    const int64_t indices = dealt_.grid * (dealt_.lane_bits >= 0 ? dealt_.threads : 1);
+    if (indices > INT32_MAX) return Fail("has more rows than a launch can have");
     c_.Emit(id_, kernel, type_,
-            {.grid_x = static_cast<unsigned>(grid_),
-             .threads = static_cast<unsigned>(threads_),
+            {.grid_x = static_cast<unsigned>(dealt_.grid),
+             .threads = static_cast<unsigned>(dealt_.threads),
              .shared_bytes = static_cast<unsigned>(shared_bytes),
              .early = true},
             args);
@@ -150,13 +119,13 @@ class RowNode {
     if (!whole) Use(v.dtype);
     return view;
   }
-  RowWork Work(ir::ValueId over, int64_t width) const {
-    return {.header = c_.header(), .count = c_.CountOf(over), .width = static_cast<int32_t>(width)};
-  }
-  void Lanes(RowWork& w, int bits, int64_t rows, int64_t most_threads) {
-    w.lane_bits = bits;
-    threads_ = WholeWaves(std::min(rows << bits, most_threads));
-    grid_ = ((rows << bits) + threads_ - 1) / threads_;
+  RowWork Work(ir::ValueId over, int64_t width, const DealtRows& dealt) {
+    dealt_ = dealt;
+    return {.header = c_.header(),
+            .count = c_.CountOf(over),
+            .width = static_cast<int32_t>(width),
+            .lane_bits = dealt.lane_bits,
+            .blocks = dealt.blocks};
   }
   int64_t Chunks(int64_t width) const {
     const int64_t values = 16 / ir::Info(type_).bytes;
@@ -167,7 +136,7 @@ class RowNode {
   ir::NodeId id_;
   const ir::Node& n_;
   DType type_ = DType::kF32;
-  int64_t threads_ = 64, grid_ = 0;
+  DealtRows dealt_;
 };
 
 void EmitMap(RowNode& r, RowsMapArgs& a, ir::ValueId over, int64_t width) {
