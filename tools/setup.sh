@@ -27,6 +27,11 @@ have_header() { # header [condition]
     g++ -std=c++20 -E -x c++ - -o /dev/null >/dev/null 2>&1
 }
 
+have_library() { # name
+  command -v g++ >/dev/null 2>&1 || return 1
+  [ "$(g++ -print-file-name="lib$1.a")" != "lib$1.a" ] || [ "$(g++ -print-file-name="lib$1.so")" != "lib$1.so" ]
+}
+
 # A python3 that has pip; the system's own is asked too when another stands first in PATH.
 have_pip() {
   local python
@@ -53,6 +58,7 @@ check() {
   [ "$goal" = run ] && return
   have_header gtest/gtest.h || need libgtest-dev "the tests' framework"
   have_header zlib.h || need zlib1g-dev "compressed test data"
+  have_library boost_context || need libboost-context "fibers: the threads of the emulated GPU"
   [ "$goal" = test ] && return
   if ! have_fuzzer; then
     need clang "compiles the fuzzers"
@@ -74,13 +80,15 @@ exists() { [ -n "$(apt-cache show --no-all-versions "$1" 2>/dev/null)" ]; }
 
 # Names that differ from release to release.
 package_of() {
-  local version major
+  local version major have
   case $1 in
-    libboost)
+    libboost | libboost-context)
       # The newest of those that this code is built with somewhere: Debian 12 has 1.81, Debian 13 and Ubuntu 24.04 1.83.
-      for version in 1.90 1.89 1.88 1.87 1.86 1.85 1.84 1.83 1.82 1.81; do
-        if exists "libboost$version-dev"; then
-          echo "libboost$version-dev"
+      # A library must be of the version of the headers that are there already.
+      have=$(printf '#include <boost/version.hpp>\nBOOST_LIB_VERSION\n' | g++ -E -P -x c++ - 2>/dev/null | tail -n 1 | tr -d '"' | tr _ .)
+      for version in $have 1.90 1.89 1.88 1.87 1.86 1.85 1.84 1.83 1.82 1.81; do
+        if exists "$1$version-dev"; then
+          echo "$1$version-dev"
           return
         fi
       done

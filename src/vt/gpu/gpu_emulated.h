@@ -10,11 +10,11 @@
 #include "vt/ir/quant.h"
 
 #define GPU_FN inline
-#define GPU_KERNEL(name, Args, most_threads)                                                  \
-  static void name##_body(const Args& args);                                                  \
-  static const ::vt::gpu::emulated::KernelRegistration name##_registration = {                \
-      #name, sizeof(Args), most_threads,                                                      \
-      [](const void* args) { name##_body(*static_cast<const Args*>(args)); }};                \
+#define GPU_KERNEL(name, Args, most_threads)                                   \
+  static void name##_body(const Args& args);                                   \
+  static const ::vt::gpu::emulated::KernelRegistration name##_registration = { \
+      #name, sizeof(Args), most_threads,                                       \
+      [](const void* args) { name##_body(*static_cast<const Args*>(args)); }}; \
   static void name##_body(const Args& args)
 
 namespace gpu {
@@ -45,15 +45,14 @@ T shuffle(T v, int lane, int line = __builtin_LINE(), const char* file = __built
     T value, result;
     int from;
   } mine = {v, {}, lane};
-  block_::Together(
-      &mine,
-      [](void** all) {
-        for (int i = 0; i < kWave; ++i) {
-          auto* m = static_cast<Mine*>(all[i]);
-          m->result = static_cast<Mine*>(all[m->from])->value;
-        }
-      },
-      {"shuffle", file, line});
+  block_::Together(&mine,
+                   [](void** all) {
+                     for (int i = 0; i < kWave; ++i) {
+                       auto* m = static_cast<Mine*>(all[i]);
+                       m->result = static_cast<Mine*>(all[m->from])->value;
+                     }
+                   },
+                   {"shuffle", file, line});
   return mine.result;
 }
 template <class T>
@@ -64,14 +63,13 @@ inline bool any(bool b, int line = __builtin_LINE(), const char* file = __builti
   struct Mine {
     bool value, result;
   } mine = {b, false};
-  block_::Together(
-      &mine,
-      [](void** all) {
-        bool found = false;
-        for (int i = 0; i < kWave; ++i) found |= static_cast<Mine*>(all[i])->value;
-        for (int i = 0; i < kWave; ++i) static_cast<Mine*>(all[i])->result = found;
-      },
-      {"any", file, line});
+  block_::Together(&mine,
+                   [](void** all) {
+                     bool found = false;
+                     for (int i = 0; i < kWave; ++i) found |= static_cast<Mine*>(all[i])->value;
+                     for (int i = 0; i < kWave; ++i) static_cast<Mine*>(all[i])->result = found;
+                   },
+                   {"any", file, line});
   return mine.result;
 }
 // Blocks run one after the other.

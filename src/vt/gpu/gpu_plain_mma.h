@@ -128,7 +128,8 @@ struct PlainMma {
 
   static GPU_FN A from_c(const C (&c)[kK / kN], float* scratch) {
     for (int j = 0; j < kK / kN; ++j) {
-      for (int i = 0; i < kRows; ++i) scratch[(kRows * part() + i) * kK + kN * j + low()] = c[j].v[i];
+      for (int i = 0; i < kRows; ++i)
+        scratch[(kRows * part() + i) * kK + kN * j + low()] = c[j].v[i];
     }
     sync_wave();
     const A a = load_a([&](int i) { return scratch + i * kK; });
