@@ -27,9 +27,15 @@ import urllib.request
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "src/vllm/server/page/index.html"
 
 
+def joined(html):
+    """A line "@name@" stands for the file of that name, as in page/embed.cmake."""
+    return re.sub(r"^@([\w.]+)@\n", lambda m: (PAGE.parent / m[1]).read_text(), html, flags=re.M)
+
+
 def with_hashes(html):
+    whole = joined(html)
     for tag, name in (("script", "script-src"), ("style", "style-src")):
-        body = re.search(f"<{tag}>(.*?)</{tag}>", html, re.S).group(1)
+        body = re.search(f"<{tag}>(.*?)</{tag}>", whole, re.S).group(1)
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
         html = re.sub(f"{name} '[^']*'", f"{name} 'sha256-{digest}'", html, count=1)
     return html
