@@ -1,69 +1,17 @@
 // The programs as their users meet them: output, exit codes, one sentence for each thing that is
 // wrong.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-
 #include "base/json.h"
-#include "base/os/file.h"
+#include "tests/programs_testing.h"
 
+namespace tests {
 namespace {
 
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-const std::string kPrograms = VLLM_BINARY_DIR "/examples/";
 const std::string kModels = VLLM_SOURCE_DIR "/tests/goldens/models/";
 
-struct Ended {
-  int code = -1;
-  std::string out, err;
-};
-
-class Programs : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("vllm_programs_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string Write(const std::string& name, std::string_view text) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return Path(name);
-  }
-
-  // Runs `program arguments` in a shell; a minute at the most.
-  Ended Run(const std::string& command) const {
-    const std::string err = Path("stderr");
-    FILE* pipe =
-        ::popen(("timeout 60 " + kPrograms + command + " 2>" + err + " </dev/null").c_str(), "r");
-    Ended ended;
-    char buffer[4096];
-    for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-      ended.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    ended.err = *base::os::ReadFile(err);
-    return ended;
-  }
-
-  // Ends with `code` after one line on stderr that has `words`.
-  void Refused(const std::string& command, int code, const std::string& words) const {
-    const Ended e = Run(command);
-    EXPECT_EQ(e.code, code) << command << "\n" << e.err;
-    EXPECT_NE(e.err.find(words), std::string::npos)
-        << command << "\nwanted '" << words << "' in: " << e.err;
-    EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << command << "\n" << e.err;
-  }
-
-  fs::path folder_;
-};
+using Programs = ProgramsTest;
 
 TEST_F(Programs, UsageErrorsEndWithTwo) {
   Refused("vllm-cli --model x --no-such-flag", 2, "--no-such-flag");
@@ -74,6 +22,9 @@ TEST_F(Programs, UsageErrorsEndWithTwo) {
   Refused("vllm-cli --model x --prompt ''", 2, "--prompt is empty");
   Refused("vllm-inspect", 2, "subcommand");
   Refused("vllm-inspect logits --model x", 2, "--ids");
+  Refused("vllm-inspect logits --model x --ids ''", 2, "--ids");
+  Refused("vllm-inspect logits --model x --ids 1,,2", 2, "--ids");
+  Refused("vllm-inspect logits --model x --ids 1 --at-ids ''", 2, "--at-ids");
   Refused("vllm-cli --model " + kModels + "qwen3 --quantization Q4_K_M --prompt a", 2,
           "--quantization");
 }
@@ -189,3 +140,4 @@ TEST_F(Programs, TheCpuIsListedAsADevice) {
 }
 
 }  // namespace
+}  // namespace tests
