@@ -1,0 +1,126 @@
+// Arguments of the kernels of attention: the work list of a step, the writing of keys and values,
+// and the two kernels that read them.
+#pragma once
+
+#include "vt/gpu/args.h"
+
+namespace vt::gpu {
+
+// Keys that a wave takes at once: kK of gpu.h's Mma.
+inline constexpr int kTileKeys = 32;
+// Threads of the kernel that makes the lists.
+inline constexpr int kBeginThreads = 256;
+// Costs that tiles of queries are sorted by.
+inline constexpr int kCostClasses = 256;
+
+// Queries of one token over keys [first, last) of its request: part `part` of `parts` that the
+// token has. Parts of a token are in lanes `lane - part` on, one a lane.
+struct DecodeItem {
+  int32_t token, request;
+  int32_t first, last;
+  int32_t part, parts;
+  int32_t lane;
+  int32_t reserved;
+};
+
+// Tokens [begin, end) (rows of the step) of one request, which see keys [first, last) together.
+struct QueryTile {
+  int32_t request, begin, end;
+  int32_t first, last;
+  int32_t reserved[3];
+};
+
+// What all layers with the same window share in a step: tokens of requests that bring few, whose
+// keys are dealt evenly to `lanes`, and tiles of queries of the other requests, those with most
+// keys first.
+struct AttentionList {
+  DecodeItem* items = nullptr;
+  int32_t* lane_begin = nullptr;  // [lanes + 1]: first item of each lane
+  QueryTile* tiles = nullptr;
+  QueryTile* unsorted = nullptr;
+  int32_t* tile_count = nullptr;
+  int32_t lanes = 0;
+};
+
+struct AttentionListSpec {
+  AttentionList list;
+  const int32_t *positions = nullptr, *query_start = nullptr, *seq_lens = nullptr;
+  int32_t window = 0;
+  int32_t causal = 1;
+  int32_t decode_tokens = 1;  // requests of at most so many tokens are items, others tiles
+  int32_t tile_tokens = 0;    // of a QueryTile at most; 0: there are none
+  // Least tiles of keys of a lane: below, waiting for the other lanes costs more than they save.
+  int32_t least_tiles = 8;
+};
+
+struct AttentionBeginArgs {
+  static constexpr int kMostLists = 16;
+  const Header* header = nullptr;
+  AttentionListSpec lists[kMostLists];  // one a block
+  int32_t* counters = nullptr;          // to be zeroed
+  int32_t counter_count = 0;
+};
+
+// --- writing: a wave a head of q, k or v.
+struct HeadNorm {
+  const float* weight = nullptr;  // nullptr: none
+  float eps = 0, offset = 0;
+};
+struct KvWriteArgs {
+  const Header* header = nullptr;
+  Rows q, q_out;  // rows of heads; q_heads may be 0
+  Rows k, v;
+  KvLayer kv;
+  const int32_t* positions = nullptr;
+  const int32_t* slots = nullptr;
+  const float *q_table = nullptr, *k_table = nullptr;  // [positions][rotary_dim / 2] (cos, sin)
+  HeadNorm q_norm, k_norm;
+  int32_t q_heads = 0;
+  int32_t rotary_dim = 0;  // 0: nothing is rotated
+  int32_t interleaved = 0;
+  int32_t aligned = 0;  // rows of q, k, v and q_out start on multiples of 16 bytes
+};
+
+// --- reading
+struct AttentionArgs {
+  const Header* header = nullptr;
+  AttentionList list;
+  Rows q, out;  // rows of tokens: heads * head_dim values
+  KvLayer kv;
+  const int32_t* positions = nullptr;
+  const int32_t* block_table = nullptr;
+  int32_t group = 1;      // heads of q a head of k
+  int32_t row_tiles = 1;  // tiles of 16 of a group's rows
+  int32_t window = 0, causal = 1;
+  float scale_log2 = 1;  // times log2(e): softmax is of powers of two
+  float softcap = 0;
+  int32_t block_shift = -1;  // log2 of block_size, if it is a power of two
+  int32_t q_direct = 0;      // rows of q can be read 16 bytes at a time up to the padded head_dim
+  int32_t one_buffer = 0;    // values take the place of keys: shared memory has no room for both
+  // Of parts of a token: [2 * lanes][heads] of head_dim sums, and (maximum, sum of weights).
+  float* partial_sums = nullptr;
+  float* partial_stats = nullptr;
+  int32_t* counters = nullptr;  // [lanes][kv_heads * row_tiles], zero between launches
+};
+
+// --- shared memory, in values of `size` bytes. A row of keys is read 16 bytes a lane by four lanes
+// a row, eight rows at a time: rows half of all banks apart do not collide. A row of values is read
+// (across) by one lane, eight rows at a time: 16 bytes apart.
+constexpr int KeyPitch(int dim, int size) {
+  if (size == 4) return dim + 4;
+  return dim % 64 == 0 ? dim + 32 : dim;
+}
+constexpr int ValuePitch(int dim, int size) { return dim + 16 / size; }
+constexpr int DecodeQueryBytes(int dim, int size) { return 16 * KeyPitch(dim, size) * size; }
+constexpr int DecodeKeyBytes(int dim, int size) { return kTileKeys * KeyPitch(dim, size) * size; }
+// A wave's buffers, which hold its sums (16 rows of f32) and its rows' maxima and sums in the end.
+constexpr int DecodeWaveBytes(int dim, int size, bool one_buffer) {
+  const int keys = DecodeKeyBytes(dim, size);
+  const int values = kTileKeys * ValuePitch(dim, size) * size;
+  const int scratch = 16 * kTileKeys * size;  // of Mma's from_c
+  const int both = (one_buffer ? (keys > values ? keys : values) : keys + values) + scratch;
+  const int sums = 16 * (dim + 2) * 4;
+  return both > sums ? both : sums;
+}
+
+}  // namespace vt::gpu

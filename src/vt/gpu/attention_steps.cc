@@ -1,0 +1,346 @@
+// Attention and what it needs: the work list of a step, the writing of keys and values, and the
+// reading of them (args_attention.h).
+#include <algorithm>
+#include <bit>
+#include <numbers>
+#include <optional>
+
+#include "base/strings.h"
+#include "vt/gpu/args_attention.h"
+#include "vt/gpu/context.h"
+
+namespace vt::gpu {
+namespace {
+
+constexpr int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+int32_t KvTypeOf(ir::DType t) {
+  switch (t) {
+    case ir::DType::kF32:
+      return kKvF32;
+    case ir::DType::kF16:
+      return kKvF16;
+    case ir::DType::kBF16:
+      return kKvBF16;
+    default:
+      return -1;
+  }
+}
+
+// The kernels' sizes of head_dim; 0: none is large enough. In f32 there are fewer.
+int PaddedDim(int64_t head_dim, ir::DType t) {
+  for (const int dim : {32, 64, 96, 128, 256}) {
+    if (t == ir::DType::kF32 && (dim == 32 || dim == 96)) continue;
+    if (head_dim <= dim) return dim;
+  }
+  return 0;
+}
+
+// How the decode kernel runs on this device.
+struct DecodeShape {
+  int dim = 0;
+  int waves = 0;  // 0: it does not fit
+  bool one_buffer = false;
+  bool stages_query = false;
+  int64_t shared_bytes = 0;
+  int blocks_per_unit = 1;
+};
+DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const DeviceFacts& d) {
+  DecodeShape s;
+  s.dim = PaddedDim(head_dim, t);
+  const int size = ir::Info(t).bytes;
+  s.stages_query = !aligned || head_dim != s.dim || s.dim > 128 || size == 4;
+  const int64_t query = s.stages_query ? DecodeQueryBytes(s.dim, size) : 0;
+  for (const bool one_buffer : {false, true}) {
+    for (const int waves : {4, 2, 1}) {
+      const int64_t bytes = query + waves * int64_t{DecodeWaveBytes(s.dim, size, one_buffer)};
+      if (bytes > d.properties.shared_bytes) continue;
+      s.waves = waves;
+      s.one_buffer = one_buffer;
+      s.shared_bytes = bytes;
+      // A multiprocessor has about what one block may have, and keeps 1 KiB a block; registers
+      // allow two blocks of four waves where head_dim is above 64.
+      s.blocks_per_unit = static_cast<int>(
+          std::clamp<int64_t>(d.properties.shared_bytes / (bytes + 1024), 1, s.dim <= 64 ? 4 : 2));
+      return s;
+    }
+  }
+  return s;
+}
+
+const ir::AttentionAttrs& AttrsOf(const ir::Node& n) { return n.attrs.as<ir::AttentionAttrs>(); }
+
+int64_t RowTiles(const ir::AttentionAttrs& a) { return (a.heads / a.kv_heads + 15) / 16; }
+
+// A list that layers share, and where it is in the workspace.
+struct ListPlace {
+  ir::ValueId positions, query_start, seq_lens;
+  int64_t window;
+  bool causal;
+  int64_t lanes, tile_tokens;
+  int64_t items = 0, lane_begin = 0, tiles = 0, unsorted = 0, tile_count = 0;  // offsets
+
+  bool Serves(const ListPlace& o) const {
+    return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
+           window == o.window && causal == o.causal && lanes == o.lanes &&
+           tile_tokens == o.tile_tokens;
+  }
+};
+
+// The part of the workspace that is attention's.
+struct Places {
+  std::vector<ListPlace> lists;
+  int64_t partial_sums = 0, partial_stats = 0, counters = 0;  // offsets
+  int64_t counter_count = 0;
+  int64_t bytes = 0;
+};
+
+ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket&, const DeviceFacts& d) {
+  const ir::AttentionAttrs& a = AttrsOf(n);
+  const DecodeShape s = DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d);
+  const int64_t resident = int64_t{d.properties.units} * s.blocks_per_unit;
+  return {.positions = n.inputs[2],
+          .query_start = n.inputs[3],
+          .seq_lens = n.inputs[4],
+          .window = a.window,
+          .causal = a.causal,
+          .lanes = std::max<int64_t>(1, resident / (a.kv_heads * RowTiles(a))),
+          .tile_tokens = 0};
+}
+
+Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
+  Places p;
+  const auto take = [&](int64_t bytes) {
+    const int64_t at = p.bytes;
+    p.bytes += RoundUp(bytes, 256);
+    return at;
+  };
+  int64_t rows = 0, values = 0;
+  for (const ir::Node& n : g.nodes) {
+    if (n.op != ir::Op::kAttention) continue;
+    const ir::AttentionAttrs& a = AttrsOf(n);
+    ListPlace list = ListOf(g, n, b, d);
+    rows = std::max(rows, 2 * list.lanes * a.heads);
+    values = std::max(values, 2 * list.lanes * a.heads * a.head_dim);
+    p.counter_count = std::max(p.counter_count, list.lanes * a.kv_heads * RowTiles(a));
+    if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
+    list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
+    list.lane_begin = take((list.lanes + 1) * 4);
+    if (list.tile_tokens > 0) {
+      const int64_t tiles = b.tokens / list.tile_tokens + b.requests;
+      list.tiles = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
+      list.unsorted = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
+      list.tile_count = take(4);
+    }
+    p.lists.push_back(list);
+  }
+  p.partial_sums = take(values * 4);
+  p.partial_stats = take(2 * rows * 4);
+  p.counters = take(p.counter_count * 4);
+  return p;
+}
+
+std::byte* Base(const Context& c) {
+  return c.workspace() + WorkspaceOf(c.plan.graph, c.bucket(), c.device).attention;
+}
+
+AttentionList ListAt(std::byte* base, const ListPlace& p) {
+  return {.items = reinterpret_cast<DecodeItem*>(base + p.items),
+          .lane_begin = reinterpret_cast<int32_t*>(base + p.lane_begin),
+          .tiles = reinterpret_cast<QueryTile*>(base + p.tiles),
+          .unsorted = reinterpret_cast<QueryTile*>(base + p.unsorted),
+          .tile_count = reinterpret_cast<int32_t*>(base + p.tile_count),
+          .lanes = static_cast<int32_t>(p.lanes)};
+}
+
+void CompileRead(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  const ir::AttentionAttrs& attrs = AttrsOf(n);
+  const ir::DType type = c.value(n.inputs[0]).dtype;
+  const bool aligned = c.Aligned(n.inputs[0]);
+  const DecodeShape shape = DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
+  if (shape.waves == 0) return c.Fail(id, "needs more shared memory than the device has");
+  const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
+  const ListPlace wanted = ListOf(c.plan.graph, n, c.bucket(), c.device);
+  const auto list =
+      std::ranges::find_if(places.lists, [&](const ListPlace& p) { return p.Serves(wanted); });
+  std::byte* base = Base(c);
+  AttentionArgs a;
+  a.header = c.header();
+  a.list = ListAt(base, *list);
+  a.q = c.RowsOf(n.inputs[0]);
+  a.out = c.RowsOf(n.outputs[0]);
+  a.kv = c.Kv(n.inputs[1]);
+  a.positions = c.Ints(n.inputs[2]);
+  a.block_table = c.Ints(n.inputs[5]);
+  a.group = static_cast<int32_t>(attrs.heads / attrs.kv_heads);
+  a.row_tiles = static_cast<int32_t>(RowTiles(attrs));
+  a.window = static_cast<int32_t>(std::min<int64_t>(attrs.window, INT32_MAX));
+  a.causal = attrs.causal ? 1 : 0;
+  // With a cap the kernel takes tanh(score * scale_log2) times the cap and log2(e).
+  a.scale_log2 =
+      attrs.softcap != 0 ? attrs.scale / attrs.softcap : attrs.scale * std::numbers::log2e_v<float>;
+  a.softcap = attrs.softcap;
+  const auto block = static_cast<uint32_t>(a.kv.block_size);
+  a.block_shift = std::has_single_bit(block) ? std::countr_zero(block) : -1;
+  a.q_direct = shape.stages_query ? 0 : 1;
+  a.one_buffer = shape.one_buffer ? 1 : 0;
+  a.partial_sums = reinterpret_cast<float*>(base + places.partial_sums);
+  a.partial_stats = reinterpret_cast<float*>(base + places.partial_stats);
+  a.counters = reinterpret_cast<int32_t*>(base + places.counters);
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>(list->lanes * attrs.kv_heads * a.row_tiles);
+  config.threads = static_cast<unsigned>(shape.waves * c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
+  config.early = true;
+  const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
+  c.Emit(id, fmt::format("attention_decode{}_d{}", same ? "" : "_convert", shape.dim), type, config,
+         a);
+}
+
+const ir::NormAttrs* NormAt(const ir::FusedAttrs& f, size_t which) {
+  for (const ir::Attrs& a : f.parts) {
+    const auto* norm = std::get_if<ir::NormAttrs>(&a.v);
+    if (norm != nullptr && which-- == 0) return norm;
+  }
+  return nullptr;
+}
+const ir::RopeAttrs* RopeAt(const ir::FusedAttrs& f, size_t which) {
+  for (const ir::Attrs& a : f.parts) {
+    const auto* rope = std::get_if<ir::RopeAttrs>(&a.v);
+    if (rope != nullptr && which-- == 0) return rope;
+  }
+  return nullptr;
+}
+
+// The rotation of q and k, which the kernel takes to be of the same values.
+const ir::RopeAttrs* SharedRope(const ir::FusedAttrs& f) {
+  const ir::RopeAttrs *q = RopeAt(f, 0), *k = RopeAt(f, 1);
+  if (q == nullptr || k == nullptr || q->rotary_dim != k->rotary_dim ||
+      q->interleaved != k->interleaved)
+    return nullptr;
+  return q;
+}
+
+void CompileWrite(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  KvWriteArgs a;
+  a.header = c.header();
+  ir::ValueId k = n.inputs[1], v = n.inputs[2], state = n.inputs[0], slots = n.inputs[3];
+  bool aligned = true;
+  if (n.op != ir::Op::kKvWrite) {
+    const auto& attrs = n.attrs.as<ir::FusedAttrs>();
+    const ir::RopeAttrs* rope = SharedRope(attrs);
+    if (rope == nullptr) return c.Fail(id, "rotates q and k in different ways");
+    const ir::ValueId q = n.inputs[0];
+    state = n.inputs[4];
+    slots = n.inputs[5];
+    a.q = c.RowsOf(q);
+    a.q_out = c.RowsOf(n.outputs[0]);
+    a.q_heads = a.q.inner;
+    a.positions = c.Ints(n.inputs[3]);
+    a.rotary_dim = static_cast<int32_t>(rope->rotary_dim);
+    a.interleaved = rope->interleaved ? 1 : 0;
+    a.q_table = RopeTableOf(c, *rope);
+    a.k_table = RopeTableOf(c, *RopeAt(attrs, 1));
+    aligned = c.Aligned(q) && c.Aligned(n.outputs[0]);
+    if (n.op == ir::Op::kNormRopeKvWrite) {
+      const ir::NormAttrs *qn = NormAt(attrs, 0), *kn = NormAt(attrs, 1);
+      a.q_norm = {c.Vector(n.inputs[6]), qn->eps, qn->weight_offset};
+      a.k_norm = {c.Vector(n.inputs[7]), kn->eps, kn->weight_offset};
+    }
+  }
+  a.k = c.RowsOf(k);
+  a.v = c.RowsOf(v);
+  a.kv = c.Kv(state);
+  a.slots = c.Ints(slots);
+  a.aligned = aligned && c.Aligned(k) && c.Aligned(v) ? 1 : 0;
+  constexpr int kWaves = 4;
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>(c.bucket().tokens);
+  config.grid_y = static_cast<unsigned>((a.q_heads + 2 * a.kv.kv_heads + kWaves - 1) / kWaves);
+  config.threads = static_cast<unsigned>(kWaves * c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>(kWaves * a.kv.head_dim * 4);
+  config.early = true;
+  c.Emit(id, "kv_write", c.value(k).dtype, config, a);
+}
+
+}  // namespace
+
+KvLayer KvLayerOf(const ir::StateGroup& group, int64_t block_size) {
+  KvLayer kv;
+  kv.block_size = static_cast<int32_t>(block_size);
+  kv.kv_heads = static_cast<int32_t>(group.kv_heads);
+  kv.head_dim = static_cast<int32_t>(group.head_dim);
+  kv.dtype = KvTypeOf(group.dtype);
+  kv.block_bytes = block_size * group.bytes_per_token_and_layer();
+  return kv;
+}
+
+void CompileAttention(const Context& c, ir::NodeId id) {
+  if (c.node(id).op == ir::Op::kAttention) return CompileRead(c, id);
+  CompileWrite(c, id);
+}
+
+void CompileStepBegin(const Context& c) {
+  const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
+  std::byte* base = Base(c);
+  for (size_t begin = 0; begin < places.lists.size(); begin += AttentionBeginArgs::kMostLists) {
+    AttentionBeginArgs a;
+    a.header = c.header();
+    const size_t count =
+        std::min<size_t>(places.lists.size() - begin, AttentionBeginArgs::kMostLists);
+    for (size_t i = 0; i < count; ++i) {
+      const ListPlace& p = places.lists[begin + i];
+      AttentionListSpec& s = a.lists[i];
+      s.list = ListAt(base, p);
+      s.positions = c.Ints(p.positions);
+      s.query_start = c.Ints(p.query_start);
+      s.seq_lens = c.Ints(p.seq_lens);
+      s.window = static_cast<int32_t>(std::min<int64_t>(p.window, INT32_MAX));
+      s.causal = p.causal ? 1 : 0;
+      s.tile_tokens = static_cast<int32_t>(p.tile_tokens);
+      s.decode_tokens = p.tile_tokens > 0 ? 1 : INT32_MAX;
+    }
+    a.counters = reinterpret_cast<int32_t*>(base + places.counters);
+    a.counter_count = static_cast<int32_t>(places.counter_count);
+    Launch launch;
+    launch.kernel = "attention_begin";
+    launch.config.grid_x = static_cast<unsigned>(count);
+    launch.config.threads = kBeginThreads;
+    // An int a wave (16 lanes at least), the classes and their maximum.
+    launch.config.shared_bytes = (kBeginThreads / 16 + kCostClasses + 1) * 4;
+    launch.config.early = true;
+    launch.args.resize(sizeof a);
+    std::memcpy(launch.args.data(), &a, sizeof a);
+    c.launches.push_back(std::move(launch));
+  }
+}
+
+int64_t AttentionWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
+  return PlacesOf(g, b, d).bytes;
+}
+
+bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
+                       const DeviceFacts& d) {
+  const auto group_of = [&](ir::ValueId state) -> const ir::StateGroup& {
+    return g.state_groups[static_cast<size_t>(g.value(state).group)];
+  };
+  const auto cache_fits = [&](ir::ValueId state) {
+    const ir::StateGroup& s = group_of(state);
+    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 16 == 0 && s.head_dim <= 256;
+  };
+  switch (n.op) {
+    case ir::Op::kKvWrite:
+      return cache_fits(n.inputs[0]);
+    case ir::Op::kAttention: {
+      const ir::AttentionAttrs& a = AttrsOf(n);
+      return cache_fits(n.inputs[1]) && a.heads % a.kv_heads == 0 &&
+             DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves > 0;
+    }
+    default:
+      return cache_fits(n.inputs[4]) && SharedRope(n.attrs.as<ir::FusedAttrs>()) != nullptr;
+  }
+}
+
+}  // namespace vt::gpu

@@ -1,0 +1,200 @@
+// The work list of a step (args_attention.h): a block a list.
+#pragma once
+
+#include "vt/gpu/tiles/attention_common.h"
+
+namespace vt::gpu {
+
+// Sum of `v` over the threads before this one; `total` is that over all. `scratch`: an int a wave
+// of shared memory, free again when this returns.
+GPU_FN int SumBefore(int v, int* scratch, int& total) {
+  int sum = v;
+  for (int d = 1; d < ::gpu::kWave; d *= 2) {
+    const int other = ::gpu::shuffle(sum, ::gpu::lane() < d ? ::gpu::lane() : ::gpu::lane() - d);
+    if (::gpu::lane() >= d) sum += other;
+  }
+  if (::gpu::lane() == ::gpu::kWave - 1) scratch[::gpu::wave()] = sum;
+  ::gpu::sync();
+  int before = sum - v;
+  total = 0;
+  for (int w = 0; w < ::gpu::waves(); ++w) {
+    if (w < ::gpu::wave()) before += scratch[w];
+    total += scratch[w];
+  }
+  ::gpu::sync();
+  return before;
+}
+
+// Keys [first, last) that tokens [begin, end) of a request see.
+struct KeyRange {
+  int first, last;
+};
+GPU_FN KeyRange KeysOf(const AttentionListSpec& s, int request, int begin, int end) {
+  KeyRange k = {0, s.seq_lens[request]};
+  if (s.causal != 0) k.last = ::gpu::min(k.last, s.positions[end - 1] + 1);
+  if (s.window > 0) k.first = ::gpu::max(0, s.positions[begin] - s.window + 1);
+  k.first = ::gpu::min(k.first, k.last);
+  return k;
+}
+
+// Tiles of keys of one token; at least one, so that somebody writes its row.
+GPU_FN int KeyTiles(KeyRange k) {
+  return ::gpu::max(1, (k.last - k.first + kTileKeys - 1) / kTileKeys);
+}
+
+struct RequestWork {
+  int begin, tokens;
+  int decode_tiles;  // of keys, over all its tokens; 0 where it brings too many
+};
+GPU_FN RequestWork WorkOf(const AttentionListSpec& s, int request, int requests, int tokens) {
+  RequestWork w = {0, 0, 0};
+  if (request >= requests) return w;
+  w.begin = s.query_start[request];
+  w.tokens = ::gpu::min(s.query_start[request + 1], tokens) - w.begin;
+  if (w.tokens > s.decode_tokens) return w;
+  for (int t = w.begin; t < w.begin + w.tokens; ++t) {
+    w.decode_tiles += KeyTiles(KeysOf(s, request, t, t + 1));
+  }
+  return w;
+}
+
+GPU_FN int CostClass(const QueryTile& t, int most_keys) {
+  const int keys = t.last - t.first;
+  return kCostClasses - 1 -
+         static_cast<int>(static_cast<int64_t>(keys) * (kCostClasses - 1) / most_keys);
+}
+
+// Requests of few tokens: the tiles of keys of all their tokens stand in one row, which is cut into
+// lanes of the same length.
+GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, int* scratch) {
+  const int rounds = (requests + ::gpu::threads() - 1) / ::gpu::threads();
+  int all_tiles = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const int r = i * ::gpu::threads() + ::gpu::thread();
+    int total;
+    SumBefore(WorkOf(s, r, requests, tokens).decode_tiles, scratch, total);
+    all_tiles += total;
+  }
+  const int lanes = s.list.lanes;
+  // A multiple of 4: waves of a block take tiles in turn.
+  const int lane_tiles = ::gpu::max(s.least_tiles, ((all_tiles + lanes - 1) / lanes + 3) / 4 * 4);
+  int tiles_before = 0, items_before = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const int r = i * ::gpu::threads() + ::gpu::thread();
+    const RequestWork w = WorkOf(s, r, requests, tokens);
+    int total;
+    int start = tiles_before + SumBefore(w.decode_tiles, scratch, total);
+    tiles_before += total;
+    const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
+    int parts = 0;
+    for (int t = w.begin, at = start; t < end; ++t) {
+      const int tiles = KeyTiles(KeysOf(s, r, t, t + 1));
+      parts += (at + tiles - 1) / lane_tiles - at / lane_tiles + 1;
+      at += tiles;
+    }
+    int item = items_before + SumBefore(parts, scratch, total);
+    items_before += total;
+    for (int t = w.begin; t < end; ++t) {
+      const KeyRange keys = KeysOf(s, r, t, t + 1);
+      const int tiles = KeyTiles(keys), lane = start / lane_tiles;
+      const int token_parts = (start + tiles - 1) / lane_tiles - lane + 1;
+      for (int p = 0; p < token_parts; ++p, ++item) {
+        const int from = ::gpu::max(start, (lane + p) * lane_tiles) - start;
+        const int to = ::gpu::min(start + tiles, (lane + p + 1) * lane_tiles) - start;
+        DecodeItem it;
+        it.token = t;
+        it.request = r;
+        it.first = keys.first + from * kTileKeys;
+        it.last = ::gpu::min(keys.last, keys.first + to * kTileKeys);
+        it.part = p;
+        it.parts = token_parts;
+        it.lane = lane + p;
+        it.reserved = 0;
+        s.list.items[item] = it;
+        if (p > 0 || start == lane * lane_tiles) s.list.lane_begin[lane + p] = item;
+      }
+      start += tiles;
+    }
+  }
+  const int used = (all_tiles + lane_tiles - 1) / lane_tiles;
+  for (int i = used + ::gpu::thread(); i <= lanes; i += ::gpu::threads()) {
+    s.list.lane_begin[i] = items_before;
+  }
+}
+
+// Requests of many tokens. Which of equally costly tiles goes first does not matter.
+GPU_FN void ListTiles(const AttentionListSpec& s, int requests, int tokens, int* scratch) {
+  int* classes = scratch + ::gpu::waves();  // [kCostClasses + 1]
+  int* most = classes + kCostClasses;
+  for (int i = ::gpu::thread(); i < kCostClasses; i += ::gpu::threads()) classes[i] = 0;
+  const int rounds = (requests + ::gpu::threads() - 1) / ::gpu::threads();
+  int count = 0, longest = 1;
+  for (int i = 0; i < rounds; ++i) {
+    const int r = i * ::gpu::threads() + ::gpu::thread();
+    const RequestWork w = WorkOf(s, r, requests, tokens);
+    const int mine =
+        w.tokens > s.decode_tokens ? (w.tokens + s.tile_tokens - 1) / s.tile_tokens : 0;
+    int total;
+    const int at = count + SumBefore(mine, scratch, total);
+    for (int j = 0; j < mine; ++j) {
+      QueryTile t;
+      t.request = r;
+      t.begin = w.begin + j * s.tile_tokens;
+      t.end = ::gpu::min(t.begin + s.tile_tokens, w.begin + w.tokens);
+      const KeyRange keys = KeysOf(s, r, t.begin, t.end);
+      t.first = keys.first;
+      t.last = keys.last;
+      t.reserved[0] = t.reserved[1] = t.reserved[2] = 0;
+      s.list.unsorted[at + j] = t;
+      longest = ::gpu::max(longest, keys.last - keys.first);
+    }
+    count += total;
+  }
+  // Over the block, by way of waves: lengths are below 2^24, where floats are exact enough to sort.
+  const float longest_of_wave = ::gpu::wave_max(static_cast<float>(longest));
+  if (::gpu::lane() == 0) scratch[::gpu::wave()] = static_cast<int>(longest_of_wave);
+  ::gpu::sync();
+  if (::gpu::thread() == 0) {
+    int m = 1;
+    for (int w = 0; w < ::gpu::waves(); ++w) m = ::gpu::max(m, scratch[w]);
+    *most = m + 1;
+    *s.list.tile_count = count;
+  }
+  ::gpu::sync();
+  for (int i = ::gpu::thread(); i < count; i += ::gpu::threads()) {
+    ::gpu::atomic_add(&classes[CostClass(s.list.unsorted[i], *most)], 1);
+  }
+  ::gpu::sync();
+  int before = 0;
+  for (int begin = 0; begin < kCostClasses; begin += ::gpu::threads()) {
+    const int c = begin + ::gpu::thread();
+    int total;
+    const int at = before + SumBefore(c < kCostClasses ? classes[c] : 0, scratch, total);
+    if (c < kCostClasses) classes[c] = at;
+    before += total;
+  }
+  ::gpu::sync();
+  for (int i = ::gpu::thread(); i < count; i += ::gpu::threads()) {
+    const QueryTile t = s.list.unsorted[i];
+    s.list.tiles[::gpu::atomic_add(&classes[CostClass(t, *most)], 1)] = t;
+  }
+}
+
+GPU_FN void AttentionBegin(const AttentionBeginArgs& a) {
+  ::gpu::wait_predecessor();
+  ::gpu::launch_dependents();
+  auto* scratch = reinterpret_cast<int*>(::gpu::shared());
+  const AttentionListSpec& s = a.lists[::gpu::block()];
+  // Zero already, unless a step was cut off in its middle.
+  for (int i = ::gpu::block() * ::gpu::threads() + ::gpu::thread(); i < a.counter_count;
+       i += ::gpu::blocks() * ::gpu::threads()) {
+    a.counters[i] = 0;
+  }
+  ListDecodes(s, a.header->requests, a.header->tokens, scratch);
+  if (s.tile_tokens > 0) {
+    ::gpu::sync();
+    ListTiles(s, a.header->requests, a.header->tokens, scratch);
+  }
+}
+
+}  // namespace vt::gpu

@@ -1,0 +1,137 @@
+// Addresses in a paged cache and the conversion of what it holds.
+#pragma once
+
+#include "vt/gpu/args_attention.h"
+#include "vt/gpu/tiles/common.h"
+
+namespace vt::gpu {
+
+using ::gpu::bf16;
+using ::gpu::f16;
+using ::gpu::Pack;
+
+template <class T>
+constexpr int32_t KvTypeOf();
+template <>
+constexpr int32_t KvTypeOf<float>() {
+  return kKvF32;
+}
+template <>
+constexpr int32_t KvTypeOf<f16>() {
+  return kKvF16;
+}
+template <>
+constexpr int32_t KvTypeOf<bf16>() {
+  return kKvBF16;
+}
+
+GPU_FN int KvBytes(int32_t type) { return type == kKvF32 ? 4 : type == kKvF8 ? 1 : 2; }
+
+// OCP's E4M3: a sign, 4 bits of exponent (bias 7), 3 of mantissa; no infinity, 0x7f is NaN.
+GPU_FN float FromF8(uint8_t v) {
+  const uint32_t sign = static_cast<uint32_t>(v & 0x80) << 24;
+  const uint32_t rest = v & 0x7f;
+  if (rest == 0x7f) return ::gpu::float_of(sign | 0x7fc00000);
+  // Its bits are those of an f32 whose exponent is 120 too small, subnormals included.
+  return ::gpu::float_of(sign | rest << 20) * ::gpu::float_of(0x7b800000);
+}
+// To the nearest, ties to even; what is too large becomes the largest, 448.
+GPU_FN uint8_t ToF8(float v) {
+  const uint32_t bits = ::gpu::bits_of(v);
+  const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80);
+  const float size = ::gpu::float_of(bits & 0x7fffffff);
+  if (size != size) return sign | 0x7f;
+  if (size >= 448) return sign | 0x7e;
+  if (size < 0.015625f) {  // subnormal: steps of 2^-9, rounded by an f32 whose last bit is 2^-9
+    return sign | static_cast<uint8_t>(::gpu::bits_of(size + 16384.0f) & 0xff);
+  }
+  const uint32_t b = bits & 0x7fffffff;
+  const uint32_t rounded = (b + 0x7ffff + (b >> 20 & 1)) >> 20;
+  return sign | static_cast<uint8_t>(rounded - (120 << 3));
+}
+
+// Value i of a row in the cache.
+GPU_FN float LoadKv(const char* row, int i, int32_t type) {
+  switch (type) {
+    case kKvF32:
+      return reinterpret_cast<const float*>(row)[i];
+    case kKvF16:
+      return ::gpu::to_float(reinterpret_cast<const f16*>(row)[i]);
+    case kKvBF16:
+      return ::gpu::to_float(reinterpret_cast<const bf16*>(row)[i]);
+    default:
+      return FromF8(reinterpret_cast<const uint8_t*>(row)[i]);
+  }
+}
+
+struct alignas(8) Bytes8 {
+  uint8_t v[8];
+};
+
+// As many values as 16 bytes of T hold, from value i of a row on; i is a multiple of that count.
+template <class T>
+GPU_FN Pack<T> LoadKvPack(const char* row, int i, int32_t type) {
+  constexpr int kCount = Pack<T>::kCount;
+  Pack<T> out;
+  if (type == kKvF32) {
+    const auto* p = reinterpret_cast<const Pack<float>*>(row + i * 4);
+#pragma unroll
+    for (int j = 0; j < kCount / 4; ++j) {
+      const Pack<float> part = p[j];
+#pragma unroll
+      for (int l = 0; l < 4; ++l) out.v[4 * j + l] = ::gpu::from_float<T>(part.v[l]);
+    }
+    return out;
+  }
+  if (type == kKvF8) {
+    if constexpr (kCount == 8) {
+      const Bytes8 part = *reinterpret_cast<const Bytes8*>(row + i);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) out.v[j] = ::gpu::from_float<T>(FromF8(part.v[j]));
+    } else {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) out.v[j] = ::gpu::from_float<T>(LoadKv(row, i + j, type));
+    }
+    return out;
+  }
+  // Two bytes a value: 8 or 16 bytes of them.
+  if constexpr (kCount == 8) {
+    const auto part = *reinterpret_cast<const Pack<uint16_t>*>(row + i * 2);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      out.v[j] = ::gpu::from_float<T>(type == kKvF16 ? ::gpu::to_float(f16{part.v[j]})
+                                                     : ::gpu::to_float(bf16{part.v[j]}));
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) out.v[j] = ::gpu::from_float<T>(LoadKv(row, i + j, type));
+  }
+  return out;
+}
+
+GPU_FN void StoreKv(char* row, int i, int32_t type, float v) {
+  switch (type) {
+    case kKvF32:
+      reinterpret_cast<float*>(row)[i] = v;
+      return;
+    case kKvF16:
+      reinterpret_cast<f16*>(row)[i] = ::gpu::to_f16(v);
+      return;
+    case kKvBF16:
+      reinterpret_cast<bf16*>(row)[i] = ::gpu::to_bf16(v);
+      return;
+    default:
+      reinterpret_cast<uint8_t*>(row)[i] = ToF8(v);
+  }
+}
+
+// The row of a head's keys at an offset in a block; values stand ValuesAfter(kv) bytes later.
+GPU_FN int64_t KeyOffset(const KvLayer& kv, int32_t block, int head, int offset, int bytes) {
+  return block * kv.block_bytes +
+         static_cast<int64_t>((head * kv.block_size + offset) * kv.head_dim) * bytes;
+}
+GPU_FN int64_t ValuesAfter(const KvLayer& kv, int bytes) {
+  return static_cast<int64_t>(kv.kv_heads) * kv.block_size * kv.head_dim * bytes;
+}
+
+}  // namespace vt::gpu

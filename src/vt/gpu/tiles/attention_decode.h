@@ -1,0 +1,377 @@
+// Attention of requests that bring one token (or few): a block per lane of the work list and head
+// of keys.
+//
+// The heads of q that share a head of keys are the rows of the wave's matrix products. Each wave
+// takes every waves()-th tile of 32 keys, its own keys and values in its own shared memory, so that
+// waves wait for nobody until an item's end, where their sums are merged. Parts of one token meet
+// in the workspace, where the block that comes last merges them.
+#pragma once
+
+#include "vt/gpu/tiles/attention_common.h"
+
+namespace vt::gpu {
+
+// kSame: the cache holds T, which is copied; else values are converted on their way.
+template <class T, int kDim, bool kSame>
+struct DecodeTile {
+  using M = ::gpu::Mma<T>;
+  static_assert(M::kM == 16 && M::kK == kTileKeys && kDim % M::kK == 0);
+  static constexpr int kBytes = sizeof(T);
+  static constexpr int kKeyPitch = KeyPitch(kDim, kBytes);
+  static constexpr int kValuePitch = ValuePitch(kDim, kBytes);
+  static constexpr int kSteps = kDim / M::kK;        // of k, for scores
+  static constexpr int kScores = kTileKeys / M::kN;  // C's of a tile's scores
+  static constexpr int kSums = kDim / M::kN;         // C's of a row's sums
+  // Beyond, fragments of q do not fit in registers beside the sums.
+  static constexpr bool kKeepQ = kDim <= 128 && kBytes == 2;
+  // Plain arithmetic takes hundreds of instructions a product: one copy of it is enough.
+  static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
+  static constexpr int kPack = Pack<T>::kCount;
+  static constexpr int kPacks = kDim / kPack;  // a row
+  static constexpr int kCopies = kTileKeys * kPacks / ::gpu::kWave;
+  static constexpr int kScratchBytes = 16 * kTileKeys * kBytes;
+  static constexpr int kQueryBytes = DecodeQueryBytes(kDim, kBytes);
+  static constexpr int kKeyBytes = DecodeKeyBytes(kDim, kBytes);
+  static constexpr int kWaveBytes = DecodeWaveBytes(kDim, kBytes, false);
+  static constexpr int kWaveBytesOneBuffer = DecodeWaveBytes(kDim, kBytes, true);
+
+  const AttentionArgs& a;
+  int head, first_row, rows;  // of keys; of q in the group, of this block
+  T *query, *keys, *values, *scratch;
+  char* wave_base;
+  int wave_bytes;
+
+  GPU_FN explicit DecodeTile(const AttentionArgs& args) : a(args) {
+    const int column = ::gpu::block() % (a.kv.kv_heads * a.row_tiles);
+    head = column / a.row_tiles;
+    first_row = column % a.row_tiles * 16;
+    rows = ::gpu::min(16, a.group - first_row);
+    char* base = ::gpu::shared();
+    query = reinterpret_cast<T*>(base);
+    wave_bytes = a.one_buffer != 0 ? kWaveBytesOneBuffer : kWaveBytes;
+    if (!kKeepQ || a.q_direct == 0) base += kQueryBytes;
+    wave_base = base;
+    base += ::gpu::wave() * wave_bytes;
+    scratch = reinterpret_cast<T*>(base);
+    keys = reinterpret_cast<T*>(base + kScratchBytes);
+    values = a.one_buffer != 0 ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
+  }
+
+  // The block of the tile's key that is this lane's.
+  GPU_FN int BlockOf(const DecodeItem& it, int tile) const {
+    const int key =
+        ::gpu::min(it.first + tile * kTileKeys + ::gpu::lane() % kTileKeys, it.last - 1);
+    const int32_t* table =
+        a.block_table + static_cast<int64_t>(it.request) * a.header->table_stride;
+    return table[a.block_shift >= 0 ? key >> a.block_shift : key / a.kv.block_size];
+  }
+  // Rows of a tile into shared memory; `blocks`: what BlockOf said in each lane.
+  GPU_FN void Load(const DecodeItem& it, int tile, int blocks, int64_t offset, T* to,
+                   int pitch) const {
+    const int bytes = kSame ? kBytes : KvBytes(a.kv.dtype);
+#pragma unroll(kSame ? 4 : 2)
+    for (int i = 0; i < kCopies; ++i) {
+      const int index = i * ::gpu::kWave + ::gpu::lane();
+      const int row = index / kPacks, column = index % kPacks * kPack;
+      const int key = ::gpu::min(it.first + tile * kTileKeys + row, it.last - 1);
+      const int in_block = a.block_shift >= 0 ? key & (a.kv.block_size - 1) : key % a.kv.block_size;
+      const int block = ::gpu::shuffle(blocks, row);
+      const char* from = a.kv.data + offset + KeyOffset(a.kv, block, head, in_block, bytes);
+      const bool inside = column < a.kv.head_dim;
+      T* target = to + row * pitch + column;
+      if constexpr (kSame) {
+        ::gpu::copy_async(target, from + (inside ? column * kBytes : 0), inside ? 16 : 0);
+      } else {
+        Pack<T> pack;
+        if (inside) {
+          pack = LoadKvPack<T>(from, column, a.kv.dtype);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) pack.v[j] = ::gpu::from_float<T>(0);
+        }
+        *reinterpret_cast<Pack<T>*>(target) = pack;
+      }
+    }
+  }
+  GPU_FN void LoadKeys(const DecodeItem& it, int tile, int blocks) const {
+    Load(it, tile, blocks, 0, keys, kKeyPitch);
+  }
+  GPU_FN void LoadValues(const DecodeItem& it, int tile, int blocks) const {
+    Load(it, tile, blocks, ValuesAfter(a.kv, kSame ? kBytes : KvBytes(a.kv.dtype)), values,
+         kValuePitch);
+  }
+
+  GPU_FN const T* QueryRow(const DecodeItem& it) const {
+    return static_cast<const T*>(a.q.base) + it.token * a.q.stride +
+           static_cast<int64_t>(head * a.group + first_row) * a.kv.head_dim;
+  }
+  // Rows of q, padded with zeros, into shared memory.
+  GPU_FN void StageQuery(const DecodeItem& it) const {
+    const T* q = QueryRow(it);
+    for (int i = ::gpu::thread(); i < 16 * kDim; i += ::gpu::threads()) {
+      const int row = i / kDim, column = i % kDim;
+      T v = ::gpu::from_float<T>(0);
+      if (row < rows && column < a.kv.head_dim) v = q[row * a.kv.head_dim + column];
+      query[row * kKeyPitch + column] = v;
+    }
+    ::gpu::sync();
+  }
+  GPU_FN typename M::A LoadQuery(int step) const {
+    return M::load_a([&](int row) { return query + row * kKeyPitch + step * M::kK; });
+  }
+
+  // Each wave's maxima, sums of weights and sums, where its buffers were.
+  GPU_FN float* Maxima(int wave) const {
+    return reinterpret_cast<float*>(wave_base + wave * wave_bytes);
+  }
+  GPU_FN float* Weights(int wave) const { return Maxima(wave) + 16; }
+  GPU_FN float* Sums(int wave) const { return Maxima(wave) + 32; }
+
+  GPU_FN void Run(const DecodeItem& it) const {
+    const int tiles = (it.last - it.first + kTileKeys - 1) / kTileKeys;
+    int tile = ::gpu::wave();
+    int blocks = 0;
+    if (tile < tiles) {
+      blocks = BlockOf(it, tile);
+      LoadKeys(it, tile, blocks);
+      ::gpu::copy_commit();
+      if (a.one_buffer == 0) LoadValues(it, tile, blocks);
+      ::gpu::copy_commit();
+    }
+    typename M::A q[kKeepQ ? kSteps : 1];
+    if (kKeepQ && a.q_direct != 0) {
+      const T* base = QueryRow(it);
+#pragma unroll
+      for (int s = 0; s < (kKeepQ ? kSteps : 0); ++s) {
+        // Rows past the last are copies of it, which nobody reads.
+        q[s] = M::load_a(
+            [&](int row) { return base + ::gpu::min(row, rows - 1) * a.kv.head_dim + s * M::kK; });
+      }
+    } else {
+      StageQuery(it);
+#pragma unroll
+      for (int s = 0; s < (kKeepQ ? kSteps : 0); ++s) q[s] = LoadQuery(s);
+    }
+
+    typename M::Rows high = M::rows(-INFINITY), weight = M::rows(0);
+    typename M::C sums[kSums];
+#pragma unroll(kUnroll)
+    for (int n = 0; n < kSums; ++n) sums[n] = M::zero();
+    for (; tile < tiles; tile += ::gpu::waves()) {
+      const int next = tile + ::gpu::waves();
+      const int next_blocks = next < tiles ? BlockOf(it, next) : 0;
+      ::gpu::copy_wait<1>();
+      ::gpu::sync_wave();
+      typename M::C scores[kScores];
+#pragma unroll(kUnroll)
+      for (int n = 0; n < kScores; ++n) scores[n] = M::zero();
+#pragma unroll(kUnroll)
+      for (int s = 0; s < kSteps; ++s) {
+        const typename M::A step = kKeepQ ? q[kKeepQ ? s : 0] : LoadQuery(s);
+#pragma unroll(kUnroll)
+        for (int n = 0; n < kScores; ++n) {
+          M::mma(scores[n], step, M::load_b([&](int row) {
+                   return keys + (n * M::kN + row) * kKeyPitch + s * M::kK;
+                 }));
+        }
+      }
+      ::gpu::sync_wave();
+      if (a.one_buffer != 0) {
+        LoadValues(it, tile, blocks);
+        ::gpu::copy_commit();
+      } else if (next < tiles) {
+        LoadKeys(it, next, next_blocks);
+      }
+      ::gpu::copy_commit();
+
+      const int left = it.last - (it.first + tile * kTileKeys);  // keys of this tile
+      const auto to_log2 = [&](float v) {
+        return a.softcap != 0 ? a.softcap * 1.44269504f * ::gpu::tanh(v * a.scale_log2)
+                              : v * a.scale_log2;
+      };
+      typename M::Rows factor = M::rows(-INFINITY);
+#pragma unroll(kUnroll)
+      for (int n = 0; n < kScores; ++n) {
+        M::for_each(scores[n], [&](int, int column, float& v) {
+          v = n * M::kN + column < left ? to_log2(v) : -INFINITY;
+        });
+        M::each_row(scores[n], factor, [](float& v, float& m) { m = ::gpu::max(m, v); });
+      }
+      factor = M::lanes_max(factor);
+      M::each2(high, factor, [](float& old, float& f) {
+        const float now = ::gpu::max(old, f);  // finite: a tile has a key
+        f = ::gpu::exp2(old - now);
+        old = now;
+      });
+      M::each2(weight, factor, [](float& w, float& f) { w *= f; });
+#pragma unroll(kUnroll)
+      for (int n = 0; n < kScores; ++n) {
+        M::each_row(scores[n], high, [](float& v, float& m) { v = ::gpu::exp2(v - m); });
+        M::each_row(scores[n], weight, [](float& v, float& w) { w += v; });
+      }
+#pragma unroll(kUnroll)
+      for (int n = 0; n < kSums; ++n) {
+        M::each_row(sums[n], factor, [](float& v, float& f) { v *= f; });
+      }
+
+      const typename M::A p = M::from_c(scores, scratch);
+      if (a.one_buffer != 0) {
+        ::gpu::copy_wait<0>();
+      } else {
+        ::gpu::copy_wait<1>();
+      }
+      ::gpu::sync_wave();
+#pragma unroll(kUnroll)
+      for (int n = 0; n < kSums; ++n) {
+        M::mma(sums[n], p,
+               M::load_b_across([&](int k) { return values + k * kValuePitch + n * M::kN; }));
+      }
+      ::gpu::sync_wave();
+      if (next < tiles) {
+        if (a.one_buffer != 0) {
+          LoadKeys(it, next, next_blocks);
+          ::gpu::copy_commit();
+        } else {
+          LoadValues(it, next, next_blocks);
+        }
+      }
+      ::gpu::copy_commit();
+      blocks = next_blocks;
+    }
+
+    // The wave's results, where its buffers were.
+    ::gpu::copy_wait<0>();
+    ::gpu::sync_wave();
+    weight = M::lanes_sum(weight);
+    M::rows_for_each(high, [&](int row, float& v, bool leader) {
+      if (leader) Maxima(::gpu::wave())[row] = v;
+    });
+    M::rows_for_each(weight, [&](int row, float& v, bool leader) {
+      if (leader) Weights(::gpu::wave())[row] = v;
+    });
+    float* mine = Sums(::gpu::wave());
+#pragma unroll(kUnroll)
+    for (int n = 0; n < kSums; ++n) {
+      M::for_each(sums[n], [&](int row, int column, float& v) {
+        if (row < rows) mine[row * kDim + n * M::kN + column] = v;
+      });
+    }
+    ::gpu::sync();
+    MergeWaves(it, ::gpu::min(::gpu::waves(), ::gpu::max(tiles, 1)));
+  }
+
+  // Of a row and column of this block's, over the waves that had tiles.
+  struct Merged {
+    float high, weight, sum;
+  };
+  GPU_FN Merged Over(int waves, int row, int column) const {
+    Merged m = {-INFINITY, 0, 0};
+    for (int w = 0; w < waves; ++w) m.high = ::gpu::max(m.high, Maxima(w)[row]);
+    if (m.high == -INFINITY) return m;  // no keys
+    for (int w = 0; w < waves; ++w) {
+      const float f = ::gpu::exp2(Maxima(w)[row] - m.high);
+      m.weight += f * Weights(w)[row];
+      m.sum += f * Sums(w)[row * kDim + column];
+    }
+    return m;
+  }
+  GPU_FN T* OutRow(const DecodeItem& it) const {
+    return static_cast<T*>(a.out.base) + it.token * a.out.stride +
+           static_cast<int64_t>(head * a.group + first_row) * a.kv.head_dim;
+  }
+  // Where row 0 of a part of a token stands: a lane has at most two parts of tokens that are in
+  // other lanes too, one that ends it and one that begins it.
+  GPU_FN int64_t PartRow(const DecodeItem& it, int part) const {
+    const int lane = it.lane - it.part + part;
+    return static_cast<int64_t>(2 * lane + (part == 0 ? 1 : 0)) * a.kv.kv_heads * a.group +
+           head * a.group + first_row;
+  }
+
+  GPU_FN void MergeWaves(const DecodeItem& it, int waves) const {
+    const int dim = a.kv.head_dim;
+    if (it.parts == 1) {
+      T* out = OutRow(it);
+      for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
+        const Merged m = Over(waves, i / dim, i % dim);
+        out[i] = ::gpu::from_float<T>(m.weight > 0 ? m.sum / m.weight : 0);
+      }
+      ::gpu::sync();  // before the next item's copies
+      return;
+    }
+    const int64_t at = PartRow(it, it.part);
+    for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
+      const Merged m = Over(waves, i / dim, i % dim);
+      a.partial_sums[at * dim + i] = m.sum;
+      if (i % dim == 0) {
+        a.partial_stats[2 * (at + i / dim)] = m.high;
+        a.partial_stats[2 * (at + i / dim) + 1] = m.weight;
+      }
+    }
+    ::gpu::fence();
+    ::gpu::sync();
+    auto* last = reinterpret_cast<int*>(wave_base);
+    // One token alone goes on from a lane to the next.
+    int* counter = a.counters + (it.lane - it.part) * a.kv.kv_heads * a.row_tiles +
+                   head * a.row_tiles + first_row / 16;
+    if (::gpu::thread() == 0) {
+      *last = ::gpu::atomic_add(counter, 1) == it.parts - 1 ? 1 : 0;
+      if (*last != 0) *counter = 0;  // for the next layer
+    }
+    ::gpu::sync();
+    const bool merge = *last != 0;
+    ::gpu::sync();
+    if (merge) {
+      ::gpu::fence();
+      MergeParts(it);
+    }
+  }
+
+  GPU_FN void MergeParts(const DecodeItem& it) const {
+    const int dim = a.kv.head_dim;
+    float* high = Maxima(0);
+    float* inverse = Weights(0);
+    for (int row = ::gpu::wave(); row < rows; row += ::gpu::waves()) {
+      float m = -INFINITY, sum = 0;
+      for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
+        m = ::gpu::max(m, ::gpu::load_volatile(&a.partial_stats[2 * (PartRow(it, p) + row)]));
+      }
+      m = ::gpu::wave_max(m);
+      for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
+        const float* stats = &a.partial_stats[2 * (PartRow(it, p) + row)];
+        sum += ::gpu::exp2(::gpu::load_volatile(stats) - m) * ::gpu::load_volatile(stats + 1);
+      }
+      sum = ::gpu::wave_sum(sum);
+      if (::gpu::lane() == 0) {
+        high[row] = m;
+        inverse[row] = sum > 0 ? 1 / sum : 0;
+      }
+    }
+    ::gpu::sync();
+    T* out = OutRow(it);
+    for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
+      const int row = i / dim;
+      float sum = 0;
+#pragma unroll 4
+      for (int p = 0; p < it.parts; ++p) {
+        const int64_t at = PartRow(it, p);
+        const float m = ::gpu::load_volatile(&a.partial_stats[2 * (at + row)]);
+        sum += ::gpu::exp2(m - high[row]) * ::gpu::load_volatile(&a.partial_sums[at * dim + i]);
+      }
+      out[i] = ::gpu::from_float<T>(sum * inverse[row]);
+    }
+    ::gpu::sync();
+  }
+};
+
+template <class T, int kDim, bool kSame>
+GPU_FN void AttentionDecode(const AttentionArgs& a) {
+  ::gpu::wait_predecessor();
+  ::gpu::launch_dependents();
+  const int lane = ::gpu::block() / (a.kv.kv_heads * a.row_tiles);
+  const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
+  if (begin == end) return;
+  const DecodeTile<T, kDim, kSame> tile(a);
+  for (int i = begin; i < end; ++i) tile.Run(a.list.items[i]);
+}
+
+}  // namespace vt::gpu
