@@ -1,11 +1,11 @@
 // What of a row stays: a set of candidates that filters make smaller. All but typical-p keep a
-// range in the order of falling score, then id; a set is that range, and a second one in the order
-// of typical-p's distances. Once at most kChoiceList candidates are left they stand as a sorted
-// list in shared memory, and the row is read no more.
+// range in the order of falling score, then id; a set is that range, and another one in the order
+// of typical-p's distances. Once few enough are left they stand as a sorted list in shared memory,
+// and the row is read no more.
 //
 // A cut looks for the candidate at which a count or a mass is reached: a histogram over distances
-// from the best says in which bin; that bin's candidates are sorted, or, when they are too many,
-// divided further by the digits of their keys.
+// from the best says in which bin, further ones over the digits of keys where a bin has more
+// candidates than can be sorted.
 #pragma once
 
 #include "vt/gpu/tiles/choice_block.h"
@@ -32,7 +32,7 @@ struct Goal {
 struct Crossing {
   int index;
   int unused;
-  Tally before, item, total;
+  Tally before, item;
 };
 
 class Filter {
@@ -75,11 +75,18 @@ class Filter {
   }
 
   GPU_FN void KeepSigma(float n);
-  // `maxima`: of disjoint parts of the row.
-  GPU_FN void KeepTopK(int k, const float* maxima, int parts);
-  GPU_FN void KeepTypical(float p);
-  // `total`: the mass of the whole row when nothing else was cut, else 0.
-  GPU_FN void KeepTopP(float p, double total);
+  // Nothing below the k-th of `maxima`, which are of disjoint parts of the row, is among the k
+  // best. Makes the list when what is left fits.
+  GPU_FN void ListBest(int k, const float* maxima, int parts);
+  // What typical-p's distances are counted from; before it keeps.
+  GPU_FN void FindEntropy();
+  // Below this the mass of all together is less than 1 - p of `total`, the whole row's.
+  GPU_FN void DropTail(float p, double total) {
+    const double each = (1 - static_cast<double>(p)) * total / n_;
+    RaiseFloor(::gpu::min(best_, static_cast<float>(best_ + LogDouble(each) - 1e-3)));
+  }
+  // Keeps what the goal is reached with, in the order of scores or of typical-p.
+  GPU_FN void Keep(Goal goal, bool typical);
   GPU_FN void ExcludeTopChoices(float threshold);
   GPU_FN int Draw(const ChoiceRow& r);
 
@@ -108,15 +115,13 @@ class Filter {
     const bool below = static_cast<double>(score) - static_cast<double>(best_) < center_;
     return uint64_t{::gpu::bits_of(high)} << 32 | ((low & ~1u) | (below ? 1u : 0u));
   }
-  template <bool kTypical>
-  GPU_FN uint64_t Key(float score) const {
-    return kTypical ? TypicalKey(score) : uint64_t{KeyOf(score)};
+  GPU_FN uint64_t Key(float score, bool typical) const {
+    return typical ? TypicalKey(score) : uint64_t{KeyOf(score)};
   }
   // 64 bins a nat, then 16.
-  template <bool kTypical>
-  GPU_FN int Bin(float score) const {
+  GPU_FN int Bin(float score, bool typical) const {
     float d = score == best_ ? 0 : best_ - score;
-    if (kTypical) d = static_cast<float>(Distance(score));
+    if (typical) d = static_cast<float>(Distance(score));
     if (d < 16) return static_cast<int>(d * 64);
     d = (d - 16) * 16;
     return d < 1023 ? 1024 + static_cast<int>(d) : kChoiceBins - 1;
@@ -138,34 +143,45 @@ class Filter {
     });
   }
 
+  // The candidates in some bins that share the upper digits of key and id.
+  struct Part {
+    bool typical;
+    int first_bin = 0, last_bin = kChoiceBins - 1;
+    uint64_t key_mask = 0, key = 0;
+    uint32_t id_mask = 0, id = 0;
+    GPU_FN bool Has(int bin, uint64_t k, int i) const {
+      return bin >= first_bin && bin <= last_bin && (k & key_mask) == key &&
+             (static_cast<uint32_t>(i) & id_mask) == id;
+    }
+  };
+
+  // Of a sequence of tallies that begins behind `before`. Makes the goal's fraction a mass.
   template <class F>
-  GPU_FN Crossing Cross(int items, F tally, Tally before, Goal goal);
-  // Puts what `in(score, id)` wants of the candidates in the list; how many there are, of which no
-  // more than fit stand there.
-  template <bool kTypical, class F>
-  GPU_FN int Gather(F in);
-  GPU_FN void ClearBins(int bins) {
-    for (int i = ::gpu::thread(); i < bins; i += ::gpu::threads())
-      counts_[i] = lows_[i] = highs_[i] = 0;
-    ::gpu::sync();
-  }
+  GPU_FN Crossing Cross(int items, F tally, Tally before, Goal* goal);
   GPU_FN void AddTo(int bin, float score, bool mass);
   GPU_FN Tally BinTally(int i) const {
     return {uint64_t{static_cast<uint32_t>(highs_[i])} << 32 | static_cast<uint32_t>(lows_[i]),
             counts_[i], 0};
   }
-  template <bool kTypical>
-  GPU_FN void Cut(Goal goal);
-  // Cuts the list, which is in its order.
-  GPU_FN int CutList(Tally before, Goal goal);
-  GPU_FN Tally ListTally();
-  template <bool kTypical>
-  GPU_FN void SortList() {
+  // Puts a part in the list, sorted; how many there are, of which no more than fit stand there.
+  GPU_FN int Gather(const Part& part);
+  GPU_FN void SortList(bool typical) {
     for (int i = ::gpu::thread(); i < list_.count; i += ::gpu::threads())
-      list_.key[i] = Key<kTypical>(list_.score[i]);
+      list_.key[i] = Key(list_.score[i], typical);
     ::gpu::sync();
     Sort(list_);
   }
+  GPU_FN void ListAll() {
+    if (Gather({.typical = false}) > kChoiceList) list_.count = -1;
+  }
+  // Where in the list, which begins behind `before`, the goal is reached; -1: nowhere.
+  GPU_FN int CutList(Tally before, Goal* goal) {
+    return Cross(
+               list_.count, [&](int i) { return TallyOf(list_.score[i]); }, before, goal)
+        .index;
+  }
+  // Keep, from the row.
+  GPU_FN void Narrow(Goal goal, bool typical);
 
   const float* x_;
   int n_;
@@ -184,61 +200,39 @@ class Filter {
 };
 
 template <class F>
-GPU_FN Crossing Filter::Cross(int items, F tally, Tally before, Goal goal) {
+GPU_FN Crossing Filter::Cross(int items, F tally, Tally before, Goal* goal) {
   const int each = (items + ::gpu::threads() - 1) / ::gpu::threads();
-  const int begin = ::gpu::min(items, each * ::gpu::thread()),
-            end = ::gpu::min(items, begin + each);
+  const int begin = ::gpu::min(items, each * ::gpu::thread());
+  const int end = ::gpu::min(items, begin + each);
   Tally mine = {0, 0, 0}, total;
   for (int i = begin; i < end; ++i) mine = mine + tally(i);
   Tally sum = before + BlockScan(mine, &total);
-  total = before + total;
-  uint64_t wanted = goal.mass;
-  if (goal.fraction > 0) {
-    const double w = goal.fraction * static_cast<double>(total.mass);
-    wanted = static_cast<uint64_t>(w);
-    if (static_cast<double>(wanted) < w) ++wanted;
+  if (goal->fraction > 0) {
+    const double wanted = goal->fraction * static_cast<double>(before.mass + total.mass);
+    goal->mass = static_cast<uint64_t>(wanted);
+    if (static_cast<double>(goal->mass) < wanted) ++goal->mass;
+    goal->fraction = 0;
   }
   const auto reached = [&](Tally t) {
-    return t.count > 0 && (goal.by_mass ? t.mass >= wanted : t.count >= goal.count);
+    return t.count > 0 && (goal->by_mass ? t.mass >= goal->mass : t.count >= goal->count);
   };
   Crossing* found = reinterpret_cast<Crossing*>(::gpu::shared() + kChoiceScratch / 2);
-  ::gpu::sync();
   if (::gpu::thread() == 0) found->index = -1;
   ::gpu::sync();
   if (!reached(sum)) {
     for (int i = begin; i < end; ++i) {
       const Tally item = tally(i), after = sum + item;
       if (reached(after)) {
-        *found = {i, 0, sum, item, total};
+        *found = {i, 0, sum, item};
         break;
       }
       sum = after;
     }
   }
   ::gpu::sync();
-  Crossing c = *found;
-  c.total = total;
+  const Crossing c = *found;
   ::gpu::sync();
   return c;
-}
-
-template <bool kTypical, class F>
-GPU_FN int Filter::Gather(F in) {
-  ::gpu::sync();
-  if (::gpu::thread() == 0) *gathered_ = 0;
-  ::gpu::sync();
-  Each([&](float score, int id) {
-    if (!in(score, id)) return;
-    const int i = ::gpu::atomic_add(gathered_, 1);
-    if (i >= kChoiceList) return;
-    list_.key[i] = Key<kTypical>(score);
-    list_.id[i] = id;
-    list_.score[i] = score;
-  });
-  ::gpu::sync();
-  const int count = *gathered_;
-  ::gpu::sync();
-  return count;
 }
 
 // A mass is added in two words: whoever makes the low one overflow carries.
@@ -253,89 +247,82 @@ GPU_FN void Filter::AddTo(int bin, float score, bool mass) {
   if (high != 0) ::gpu::atomic_add(&highs_[bin], static_cast<int>(high));
 }
 
-GPU_FN Tally Filter::ListTally() {
-  Tally mine = {0, 0, 0};
-  for (int i = ::gpu::thread(); i < list_.count; i += ::gpu::threads())
-    mine = mine + TallyOf(list_.score[i]);
-  return BlockSum(mine);
-}
-
-GPU_FN int Filter::CutList(Tally before, Goal goal) {
-  const Crossing c = Cross(
-      list_.count, [&](int i) { return TallyOf(list_.score[i]); }, before, goal);
-  return c.index;
-}
-
-template <bool kTypical>
-GPU_FN void Filter::Cut(Goal goal) {
-  ClearBins(kChoiceBins);
-  Each([&](float score, int) { AddTo(Bin<kTypical>(score), score, goal.by_mass); });
+GPU_FN int Filter::Gather(const Part& part) {
   ::gpu::sync();
-  Crossing c = Cross(
-      kChoiceBins, [&](int i) { return BinTally(i); }, {0, 0, 0}, goal);
-  if (c.index < 0) return;
-  if (goal.fraction > 0) {
-    const double w = goal.fraction * static_cast<double>(c.total.mass);
-    goal.mass = static_cast<uint64_t>(w);
-    if (static_cast<double>(goal.mass) < w) ++goal.mass;
-    goal.fraction = 0;
-  }
-  const int bin = c.index;
-  if (c.before.count + c.item.count <= kChoiceList) {  // all that may stay
-    list_.count = Gather<kTypical>([&](float score, int) { return Bin<kTypical>(score) <= bin; });
-    Sort(list_);
-    const int at = CutList({0, 0, 0}, goal);
-    if (at >= 0) list_.count = at + 1;
-    if (kTypical) SortList<false>();
-    return;
-  }
-  // Digits of (key, id), from the top, until the candidates that share them fit.
-  constexpr int kDigit = 11, kKeyBits = kTypical ? 64 : 32, kIdBits = 20;
-  uint64_t key_mask = 0, key_value = 0;
-  uint32_t id_mask = 0, id_value = 0;
-  const auto inside = [&](uint64_t key, int id) {
-    return (key & key_mask) == key_value && (static_cast<uint32_t>(id) & id_mask) == id_value;
-  };
-  int left = kKeyBits + kIdBits;
-  while (c.item.count > kChoiceList && left > 0) {
+  if (::gpu::thread() == 0) *gathered_ = 0;
+  ::gpu::sync();
+  Each([&](float score, int id) {
+    const uint64_t key = Key(score, part.typical);
+    if (!part.Has(Bin(score, part.typical), key, id)) return;
+    const int i = ::gpu::atomic_add(gathered_, 1);
+    if (i >= kChoiceList) return;
+    list_.key[i] = key;
+    list_.id[i] = id;
+    list_.score[i] = score;
+  });
+  ::gpu::sync();
+  const int count = *gathered_;
+  list_.count = ::gpu::min(count, kChoiceList);
+  if (count <= kChoiceList) Sort(list_);
+  return count;
+}
+
+GPU_FN void Filter::Narrow(Goal goal, bool typical) {
+  constexpr int kDigit = 11, kIdBits = 20;
+  Part part = {.typical = typical};
+  int left = (typical ? 64 : 32) + kIdBits;  // bits of (key, id) that the part does not share
+  Tally before = {0, 0, 0};
+  bool whole;  // all that may stay fits
+  for (bool bins = true;; bins = false) {
     const bool of_key = left > kIdBits;
-    const int bits = of_key ? left - kIdBits : left;
-    const int shift = bits > kDigit ? bits - kDigit : 0;
+    const int bits = of_key ? left - kIdBits : left, shift = ::gpu::max(bits - kDigit, 0);
     const uint32_t mask = (1u << (bits - shift)) - 1;
-    ClearBins(kChoiceBins);
+    for (int i = ::gpu::thread(); i < kChoiceBins; i += ::gpu::threads())
+      counts_[i] = lows_[i] = highs_[i] = 0;
+    ::gpu::sync();
     Each([&](float score, int id) {
-      const uint64_t key = Key<kTypical>(score);
-      if (Bin<kTypical>(score) != bin || !inside(key, id)) return;
-      const uint32_t digit =
-          (of_key ? static_cast<uint32_t>(key >> shift) : static_cast<uint32_t>(id) >> shift) &
-          mask;
-      AddTo(static_cast<int>(digit), score, goal.by_mass);
+      const uint64_t key = Key(score, typical);
+      const int bin = Bin(score, typical);
+      if (!part.Has(bin, key, id)) return;
+      const uint32_t digits =
+          of_key ? static_cast<uint32_t>(key >> shift) : static_cast<uint32_t>(id) >> shift;
+      AddTo(bins ? bin : static_cast<int>(digits & mask), score, goal.by_mass);
     });
     ::gpu::sync();
-    const Tally before = c.before;
-    c = Cross(
-        kChoiceBins, [&](int i) { return BinTally(i); }, before, goal);
-    if (of_key) {
-      key_mask |= uint64_t{mask} << shift;
-      key_value |= static_cast<uint64_t>(c.index) << shift;
+    const Crossing c = Cross(
+        kChoiceBins, [&](int i) { return BinTally(i); }, before, &goal);
+    if (c.index < 0) return;  // all stay
+    before = c.before;
+    if (bins) {
+      part.first_bin = part.last_bin = c.index;
+    } else if (of_key) {
+      part.key_mask |= uint64_t{mask} << shift;
+      part.key |= static_cast<uint64_t>(c.index) << shift;
+      left -= bits - shift;
     } else {
-      id_mask |= mask << shift;
-      id_value |= static_cast<uint32_t>(c.index) << shift;
+      part.id_mask |= mask << shift;
+      part.id |= static_cast<uint32_t>(c.index) << shift;
+      left -= bits - shift;
     }
-    left -= bits - shift;
+    whole = bins && before.count + c.item.count <= kChoiceList;
+    if (whole || c.item.count <= kChoiceList) break;
   }
-  Candidates& l = list_;
-  l.count = Gather<kTypical>([&](float score, int id) {
-    return Bin<kTypical>(score) == bin && inside(Key<kTypical>(score), id);
-  });
-  Sort(l);
-  const int at = CutList(c.before, goal);
-  const uint64_t key = l.key[at];
-  const int id = l.id[at];
-  const float score = l.score[at];
+  if (whole) {
+    part.first_bin = 0;
+    before = {0, 0, 0};
+  }
+  Gather(part);
+  const int at = CutList(before, &goal);
+  if (whole) {
+    list_.count = at + 1;
+    return;
+  }
+  const uint64_t key = list_.key[at];
+  const int id = list_.id[at];
+  const float score = list_.score[at];
   ::gpu::sync();
-  l.count = -1;
-  if (kTypical) {
+  list_.count = -1;
+  if (typical) {
     typical_ = true;
     far_ = key;
     far_id_ = id;
@@ -343,6 +330,18 @@ GPU_FN void Filter::Cut(Goal goal) {
     last_ = Place(score, id);
     floor_ = ::gpu::max(floor_, score);
   }
+  if (before.count + at < kChoiceList) ListAll();
+}
+
+GPU_FN void Filter::Keep(Goal goal, bool typical) {
+  if (!listed()) {
+    Narrow(goal, typical);
+  } else {
+    if (typical) SortList(true);
+    const int at = CutList({0, 0, 0}, &goal);
+    if (at >= 0) list_.count = at + 1;
+  }
+  if (typical && listed()) SortList(false);
 }
 
 GPU_FN void Filter::KeepSigma(float n) {
@@ -362,40 +361,28 @@ GPU_FN void Filter::KeepSigma(float n) {
              kChoiceSlack);
 }
 
-GPU_FN void Filter::KeepTopK(int k, const float* maxima, int parts) {
-  if (k <= kChoiceList) {
-    // The k-th largest of the parts' maxima is not above the k-th largest score.
-    float bound = floor_;
-    if (n_ > kChoiceList && k <= parts && parts <= kChoiceList) {
-      list_.count = parts;
-      for (int i = ::gpu::thread(); i < parts; i += ::gpu::threads()) {
-        list_.score[i] = ScoreOf(maxima[i]);
-        list_.key[i] = KeyOf(list_.score[i]);
-        list_.id[i] = i;
-      }
-      ::gpu::sync();
-      Sort(list_);
-      bound = ::gpu::max(bound, list_.score[k - 1]);
-      ::gpu::sync();
-      list_.count = -1;
+GPU_FN void Filter::ListBest(int k, const float* maxima, int parts) {
+  if (k > kChoiceList) return;
+  float bound = floor_;
+  if (n_ > kChoiceList && k <= parts && parts <= kChoiceList) {
+    for (int i = ::gpu::thread(); i < parts; i += ::gpu::threads()) {
+      list_.score[i] = ScoreOf(maxima[i]);
+      list_.id[i] = i;
     }
-    if (n_ <= kChoiceList || bound > floor_) {
-      const float floor = floor_;
-      floor_ = bound;
-      const int count = Gather<false>([](float, int) { return true; });
-      floor_ = floor;
-      if (count <= kChoiceList) {
-        list_.count = count;
-        Sort(list_);
-        list_.count = ::gpu::min(list_.count, k);
-        return;
-      }
-    }
+    list_.count = parts;
+    SortList(false);
+    bound = ::gpu::max(bound, list_.score[k - 1]);
+    ::gpu::sync();
+    list_.count = -1;
   }
-  Cut<false>({false, k, 0, 0});
+  if (n_ > kChoiceList && !(bound > floor_)) return;
+  const float floor = floor_;
+  floor_ = bound;
+  ListAll();
+  floor_ = floor;
 }
 
-GPU_FN void Filter::KeepTypical(float p) {
+GPU_FN void Filter::FindEntropy() {
   double total = 0, surprise = 0;  // sums of e^s and of -e^s s
   const auto add = [&](float score) {
     const double s = static_cast<double>(score) - static_cast<double>(best_), e = ExpDouble(s);
@@ -407,45 +394,20 @@ GPU_FN void Filter::KeepTypical(float p) {
   } else {
     Each([&](float score, int) { add(score); });
   }
-  total = BlockSum(total);
-  surprise = BlockSum(surprise);
   // -log p = log(total) - s, and the entropy is surprise / total + log(total).
-  center_ = -surprise / total;
-  const Goal goal = {true, 0, 0, p - kChoiceSlack};
-  if (!listed()) return Cut<true>(goal);
-  SortList<true>();
-  const int at = CutList({0, 0, 0}, goal);
-  if (at >= 0) list_.count = at + 1;
-  SortList<false>();
-}
-
-GPU_FN void Filter::KeepTopP(float p, double total) {
-  Goal goal = {true, 0, 0, p - kChoiceSlack};
-  if (listed()) {
-    const int at = CutList({0, 0, 0}, goal);
-    if (at >= 0) list_.count = at + 1;
-    return;
-  }
-  if (total > 0) {
-    // All below this together are less than what is dropped.
-    const double wanted = goal.fraction * total * kMassUnit;
-    const auto low =
-        static_cast<float>(best_ + LogDouble((1 - static_cast<double>(p)) * total / n_) - 1e-3);
-    floor_ = ::gpu::max(floor_, ::gpu::min(low, best_));
-    goal.mass = wanted > 0 ? static_cast<uint64_t>(wanted) : 0;
-    goal.fraction = 0;
-  }
-  Cut<false>(goal);
+  surprise = BlockSum(surprise);
+  center_ = -surprise / BlockSum(total);
 }
 
 GPU_FN void Filter::ExcludeTopChoices(float threshold) {
   Tally all = {0, 0, 0};
   if (listed()) {
-    all = ListTally();
+    for (int i = ::gpu::thread(); i < list_.count; i += ::gpu::threads())
+      all = all + TallyOf(list_.score[i]);
   } else {
     Each([&](float score, int) { all = all + TallyOf(score); });
-    all = BlockSum(all);
   }
+  all = BlockSum(all);
   const double wanted =
       (static_cast<double>(threshold) - kChoiceSlack) * static_cast<double>(all.mass);
   // How many are above, and the place of the last of them.

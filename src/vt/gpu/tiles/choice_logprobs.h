@@ -93,7 +93,8 @@ GPU_FN void ListLogprobs(const ChoiceArgs& a) {
   Filter f(x, a.vocabulary, a.aligned != 0, 1, high, best.id, MinusInfinity());
   if (wanted > 0) {
     const int parts = a.chunks * a.scan_waves;
-    f.KeepTopK(wanted, a.maxima + row * parts, parts);
+    f.ListBest(wanted, a.maxima + row * parts, parts);
+    f.Keep({false, wanted, 0, 0}, false);
   }
   for (int i = ::gpu::thread(); i < kChoiceBest; i += ::gpu::threads()) {
     const bool listed = i < wanted;

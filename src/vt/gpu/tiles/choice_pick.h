@@ -56,15 +56,32 @@ GPU_FN int DrawFiltered(const ChoiceArgs& a, const ChoiceRow& r, int row, float 
   } else if (min_p > 0) {
     f.RaiseFloor(static_cast<double>(best) + LogDouble(min_p) - kChoiceSlack);
   }
-  const bool top_k = r.top_k(a.vocabulary), typical = r.typical();
-  if (top_k) {
-    const int parts = a.chunks * a.scan_waves;
-    f.KeepTopK(static_cast<int>(r.real(kChoiceTopK)), a.maxima + row * parts, parts);
-  }
-  if (typical) f.KeepTypical(r.real(kChoiceTypicalP));
-  if (r.top_p()) {
-    const bool alone = !top_k && !typical && !r.floors();
-    f.KeepTopP(r.real(kChoiceTopP), alone ? TotalOf(a, row, inverse, best) : 0);
+  const bool top_k = r.top_k(a.vocabulary), typical = r.typical(), top_p = r.top_p();
+  // One place that cuts, so that its code is there once.
+#pragma unroll 1
+  for (int stage = 0; stage < 3; ++stage) {
+    Goal goal = {true, 0, 0, 0};
+    if (stage == 0) {
+      if (!top_k) continue;
+      const int parts = a.chunks * a.scan_waves;
+      goal = {false, static_cast<int>(r.real(kChoiceTopK)), 0, 0};
+      f.ListBest(goal.count, a.maxima + row * parts, parts);
+    } else if (stage == 1) {
+      if (!typical) continue;
+      f.FindEntropy();
+      goal.fraction = static_cast<double>(r.real(kChoiceTypicalP)) - kChoiceSlack;
+    } else {
+      if (!top_p) continue;
+      const float p = r.real(kChoiceTopP);
+      goal.fraction = static_cast<double>(p) - kChoiceSlack;
+      if (!top_k && !typical && !r.floors()) {
+        const double total = TotalOf(a, row, inverse, best);
+        f.DropTail(p, total);
+        if (goal.fraction > 0) goal.mass = static_cast<uint64_t>(goal.fraction * total * kMassUnit);
+        goal.fraction = 0;
+      }
+    }
+    f.Keep(goal, stage == 1);
   }
   if (r.xtc()) f.ExcludeTopChoices(r.real(kChoiceXtcThreshold));
   return f.Draw(r);

@@ -22,7 +22,8 @@ GPU_FN double ExpDouble(double x) {
   const int k = static_cast<int>(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
   const double r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10;
   double e = 1;
-  for (int i = 14; i > 0; --i) e = 1 + e * r / i;
+#pragma unroll
+  for (int i = 14; i > 0; --i) e = 1 + e * r * (1.0 / i);
   double base = k < 0 ? 0.5 : 2;
   for (int n = k < 0 ? -k : k; n > 0; n >>= 1) {
     if ((n & 1) != 0) e *= base;
