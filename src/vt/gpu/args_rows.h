@@ -1,5 +1,8 @@
 // Arguments of the kernels that work row by row: elementwise operations and copies, norms, softmax,
 // rotation. Each begins with RowWork.
+//
+// Kernels named *_plain are for the common case: all values are T, and all rows whole chunks of 16
+// bytes, aligned, as are vectors of weights beside them.
 #pragma once
 
 #include "vt/gpu/args.h"

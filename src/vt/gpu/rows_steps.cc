@@ -75,6 +75,24 @@ class RowNode {
   }
   void Fail(const std::string& what) const { c_.Fail(id_, what); }
 
+  // Whether the kernel may be the plain one (args_rows.h) for these views, as far as they are
+  // there, and vectors of weights.
+  void Plain(std::initializer_list<View> views, std::initializer_list<const float*> vectors = {}) {
+    const int64_t bytes = ir::Info(type_).bytes;
+    plain_ = true;
+    for (const View& v : views) {
+      const Rows& r = v.rows;
+      if (r.base == nullptr) continue;
+      plain_ &= (v.f32 != 0) == (type_ == DType::kF32) &&
+                reinterpret_cast<uintptr_t>(r.base) % 16 == 0 && r.stride * bytes % 16 == 0 &&
+                (r.inner == 1 || r.width * bytes % 16 == 0);
+    }
+    for (const float* v : vectors) plain_ &= reinterpret_cast<uintptr_t>(v) % 16 == 0;
+  }
+  void NotPlain() { plain_ = false; }
+  // Values of 16 bytes.
+  int64_t Chunk() const { return 16 / ir::Info(type_).bytes; }
+
   // Work on as many rows as `over` has, dealt as rows_work.h says. The number of chunks is that of
   // `width` values of T.
   RowWork Chunked(ir::ValueId over, int64_t width) {
@@ -92,7 +110,7 @@ class RowNode {
     if (dealt_.grid == 0) return;
     const int64_t indices = dealt_.grid * (dealt_.lane_bits >= 0 ? dealt_.threads : 1);
     if (indices > INT32_MAX) return Fail("has more rows than a launch can have");
-    c_.Emit(id_, kernel, type_,
+    c_.Emit(id_, plain_ ? kernel + "_plain" : kernel, type_,
             {.grid_x = static_cast<unsigned>(dealt_.grid),
              .threads = static_cast<unsigned>(dealt_.threads),
              .shared_bytes = static_cast<unsigned>(shared_bytes),
@@ -121,25 +139,25 @@ class RowNode {
   }
   RowWork Work(ir::ValueId over, int64_t width, const DealtRows& dealt) {
     dealt_ = dealt;
+    plain_ &= width % Chunk() == 0;
     return {.header = c_.header(),
             .count = c_.CountOf(over),
             .width = static_cast<int32_t>(width),
             .lane_bits = dealt.lane_bits,
             .blocks = dealt.blocks};
   }
-  int64_t Chunks(int64_t width) const {
-    const int64_t values = 16 / ir::Info(type_).bytes;
-    return (width + values - 1) / values;
-  }
+  int64_t Chunks(int64_t width) const { return (width + Chunk() - 1) / Chunk(); }
 
   const Context& c_;
   ir::NodeId id_;
   const ir::Node& n_;
   DType type_ = DType::kF32;
+  bool plain_ = false;
   DealtRows dealt_;
 };
 
 void EmitMap(RowNode& r, RowsMapArgs& a, ir::ValueId over, int64_t width) {
+  r.Plain({a.x, a.b, a.y});
   a.work = r.Chunked(over, width);
   r.Emit("rows_map", a);
 }
@@ -226,6 +244,7 @@ void CompileNorm(RowNode& r) {
   a.y = r.Out(n.outputs.size() - 1);
   a.eps = attrs.eps;
   a.offset = attrs.weight_offset;
+  r.Plain({a.x, a.add, a.sum, a.residual, a.y}, {a.w, a.bias});
   a.work = r.Whole(n.outputs.back(), a.y.rows.width, kRowsNormThreads);
   r.Emit("rows_norm", a, kRowsSharedBytes);
 }
@@ -259,6 +278,10 @@ void CompileRope(const Context& c, RowNode& r) {
   a.heads = static_cast<int32_t>(c.value(n.inputs[0]).shape[1].At(c.bucket()));
   a.half = static_cast<int32_t>(rope.rotary_dim / 2);
   a.interleaved = rope.interleaved ? 1 : 0;
+  r.Plain({a.x, a.y}, {a.w, a.table});
+  // Pairs in whole chunks: of a table's (cos, sin) as well.
+  const int64_t passing = a.y.rows.width - 2 * int64_t{a.half};
+  if (a.half % r.Chunk() != 0 || passing % (2 * r.Chunk()) != 0) r.NotPlain();
   a.work = r.Heads(n.outputs[0], a.y.rows.width);
   r.Emit("rows_rope", a);
 }

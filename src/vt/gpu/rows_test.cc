@@ -61,6 +61,7 @@ class Values {
       for (int i = 0; i < width_; ++i) set(r, i, scale * normal(random));
     }
   }
+  void Clear() { std::fill(bytes_.begin(), bytes_.end(), kUntouched); }
   int rows() const { return rows_; }
   int width() const { return width_; }
   // Of one value's rounding.
@@ -109,6 +110,18 @@ std::vector<float> Vector(int size, uint32_t seed, float mean = 1) {
 int64_t ChunksOf(DType t, int width) {
   const int chunk = 16 / ir::Info(t).bytes;
   return (width + chunk - 1) / chunk;
+}
+
+// Endings of the kernels that may run on these views: "", and "_plain" as args_rows.h says. Vectors
+// of weights are aligned here.
+std::vector<std::string> Kinds(DType t, int width, std::initializer_list<View> views) {
+  const int64_t bytes = ir::Info(t).bytes;
+  bool plain = width * bytes % 16 == 0;
+  for (const View& v : views) {
+    plain &= (v.f32 != 0) == (t == DType::kF32) &&
+             reinterpret_cast<uintptr_t>(v.rows.base) % 16 == 0 && v.rows.stride * bytes % 16 == 0;
+  }
+  return plain ? std::vector<std::string>{"", "_plain"} : std::vector<std::string>{""};
 }
 
 // Runs `kernel` of type T on a step of `rows` tokens.
@@ -180,11 +193,14 @@ TEST(RowsMap, AddsRowsOfAnyWidthAddressAndType) {
         a.b = b.view();
         a.y = y.view();
         a.binary = RowBinary::kAdd;
-        ASSERT_NO_FATAL_FAILURE(
-            Launch("rows_map", t.t, a, DealChunks(7, ChunksOf(t.t, width)), 5, width));
-        ASSERT_NO_FATAL_FAILURE(Expect(
-            y, 5, [&](int r, int i) { return x.at(r, i) + b.at(r, i); }, 1e-6,
-            Describe(t, width, s)));
+        for (const std::string& kind : Kinds(t.t, width, {a.x, a.b, a.y})) {
+          y.Clear();
+          ASSERT_NO_FATAL_FAILURE(
+              Launch("rows_map" + kind, t.t, a, DealChunks(7, ChunksOf(t.t, width)), 5, width));
+          ASSERT_NO_FATAL_FAILURE(Expect(
+              y, 5, [&](int r, int i) { return x.at(r, i) + b.at(r, i); }, 1e-6,
+              Describe(t, width, s) + kind));
+        }
       }
     }
   }
@@ -223,7 +239,7 @@ TEST(RowsMap, AVectorIsAddedToEveryRow) {
 TEST(RowsMap, TakesTheRowsOfAnIndexAndZerosWhereThereIsNone) {
   for (const Types& t : AllTypes()) {
     for (const int width : {5, 64, 3000}) {
-      Values table(t.x, 6, width, {0, 1, 27}), y(t.y, 5, width);
+      Values table(t.x, 6, width, {0, 1, width == 64 ? 32 : 27}), y(t.y, 5, width);
       table.fill(1);
       const std::vector<int32_t> index = {5, 0, -1, 6, 3};
       RowsMapArgs a;
@@ -231,15 +247,18 @@ TEST(RowsMap, TakesTheRowsOfAnIndexAndZerosWhereThereIsNone) {
       a.y = y.view();
       a.index = index.data();
       a.index_rows = 6;
-      ASSERT_NO_FATAL_FAILURE(
-          Launch("rows_map", t.t, a, DealChunks(5, ChunksOf(t.t, width)), 5, width));
-      ASSERT_NO_FATAL_FAILURE(Expect(
-          y, 5,
-          [&](int r, int i) {
-            const int32_t from = index[static_cast<size_t>(r)];
-            return from < 0 || from > 5 ? 0 : table.at(from, i);
-          },
-          0, Describe(t, width, {})));
+      for (const std::string& kind : Kinds(t.t, width, {a.x, a.y})) {
+        y.Clear();
+        ASSERT_NO_FATAL_FAILURE(
+            Launch("rows_map" + kind, t.t, a, DealChunks(5, ChunksOf(t.t, width)), 5, width));
+        ASSERT_NO_FATAL_FAILURE(Expect(
+            y, 5,
+            [&](int r, int i) {
+              const int32_t from = index[static_cast<size_t>(r)];
+              return from < 0 || from > 5 ? 0 : table.at(from, i);
+            },
+            0, Describe(t, width, {}) + kind));
+      }
     }
   }
 }
@@ -314,9 +333,6 @@ void CheckNorm(const Types& t, int width, const Stand& s, bool centre, bool add,
     a.sum = sum.view();
   }
   if (residual) a.residual = r.view();
-  ASSERT_NO_FATAL_FAILURE(Launch("rows_norm", t.t, a,
-                                 DealWhole(6, ChunksOf(t.t, width), kRowsNormThreads), 5, width,
-                                 kRowsSharedBytes));
   const auto total = [&](int row, int i) { return x.at(row, i) + (add ? b.at(row, i) : 0); };
   std::vector<double> mean(6), scale(6);
   for (int row = 0; row < 6; ++row) {
@@ -326,15 +342,21 @@ void CheckNorm(const Types& t, int width, const Stand& s, bool centre, bool add,
     for (int i = 0; i < width; ++i) squares += std::pow(total(row, i) - sums / width, 2);
     scale[static_cast<size_t>(row)] = 1 / std::sqrt(squares / width + 1e-5);
   }
-  ASSERT_NO_FATAL_FAILURE(Expect(
-      y, 5,
-      [&](int row, int i) {
-        const auto k = static_cast<size_t>(row), j = static_cast<size_t>(i);
-        return (total(row, i) - mean[k]) * scale[k] * (double{w[j]} + 0.25) +
-               (centre ? bias[j] : 0) + (residual ? r.at(row, i) : 0);
-      },
-      4e-6, what));
-  if (add) Expect(sum, 5, total, 1e-6, what + " sum");
+  const auto want = [&](int row, int i) {
+    const auto k = static_cast<size_t>(row), j = static_cast<size_t>(i);
+    return (total(row, i) - mean[k]) * scale[k] * (double{w[j]} + 0.25) + (centre ? bias[j] : 0) +
+           (residual ? r.at(row, i) : 0);
+  };
+  for (const std::string& kind : Kinds(t.t, width, {a.x, a.y})) {
+    y.Clear();
+    sum.Clear();
+    ASSERT_NO_FATAL_FAILURE(Launch("rows_norm" + kind, t.t, a,
+                                   DealWhole(6, ChunksOf(t.t, width), kRowsNormThreads), 5, width,
+                                   kRowsSharedBytes));
+    ASSERT_NO_FATAL_FAILURE(Expect(y, 5, want, 4e-6, what + kind));
+    if (!add) continue;
+    ASSERT_NO_FATAL_FAILURE(Expect(sum, 5, total, 1e-6, what + kind + " sum"));
+  }
 }
 
 TEST(RowsNorm, RowsOfAnyWidthAddressAndType) {
@@ -464,8 +486,6 @@ void CheckRope(const Types& t, const Rotation& k, const Stand& s, bool norm) {
   if (norm) a.w = w.data();
   a.eps = 1e-6f;
   a.offset = 1;
-  ASSERT_NO_FATAL_FAILURE(
-      Launch("rows_rope", t.t, a, DealHeads(rows, ChunksOf(t.t, k.dim)), rows - 1, k.dim));
   std::vector<double> scales;
   for (int r = 0; r < rows; ++r) {
     double squares = 0;
@@ -487,8 +507,16 @@ void CheckRope(const Types& t, const Rotation& k, const Stand& s, bool norm) {
     const double high = value(k.interleaved ? 2 * pair + 1 : pair + half);
     return second ? high * c + low * si : low * c - high * si;
   };
-  Expect(y, rows - 1, want, 2e-6,
-         Describe(t, k.dim, s) + fmt::format(" rotary {} {}", k.rotary, k.interleaved));
+  const int chunk = 16 / ir::Info(t.t).bytes;
+  for (const std::string& kind : Kinds(t.t, k.dim, {a.x, a.y})) {
+    if (!kind.empty() && (half % chunk != 0 || (k.dim - k.rotary) % (2 * chunk) != 0)) continue;
+    y.Clear();
+    ASSERT_NO_FATAL_FAILURE(
+        Launch("rows_rope" + kind, t.t, a, DealHeads(rows, ChunksOf(t.t, k.dim)), rows - 1, k.dim));
+    ASSERT_NO_FATAL_FAILURE(Expect(
+        y, rows - 1, want, 2e-6,
+        Describe(t, k.dim, s) + fmt::format(" rotary {} {}", k.rotary, k.interleaved) + kind));
+  }
 }
 
 TEST(RowsRope, HeadsOfAnySizeRotationAndType) {

@@ -26,10 +26,12 @@ GPU_FN RowPlace PlaceOf(const RowWork& w) {
 
 // Over the threads that share a row, which are a part of a wave or a block; all get the result.
 // `scratch` as for block_sum; two sums one after the other take two scratches.
-GPU_FN float RowSum(const RowWork& w, float v, float* scratch) {
-  if (w.lane_bits < 0) return ::gpu::block_sum(v, scratch);
+GPU_FN float LaneSum(const RowWork& w, float v) {
   for (int m = 1 << w.lane_bits >> 1; m > 0; m /= 2) v += ::gpu::shuffle_xor(v, m);
   return v;
+}
+GPU_FN float RowSum(const RowWork& w, float v, float* scratch) {
+  return w.lane_bits < 0 ? ::gpu::block_sum(v, scratch) : LaneSum(w, v);
 }
 GPU_FN float RowMax(const RowWork& w, float v, float* scratch) {
   if (w.lane_bits < 0) {
@@ -46,10 +48,11 @@ GPU_FN float RowMax(const RowWork& w, float v, float* scratch) {
 GPU_FN bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 // n values at p (at most N are taken), the rest zeros. Whole and aligned: 16 bytes at a time.
-template <class S, int N>
+// kPlain: they are.
+template <bool kPlain, class S, int N>
 GPU_FN void LoadValues(const S* p, int n, float (&v)[N]) {
   constexpr int kPack = ::gpu::Pack<S>::kCount;
-  if (n >= N && IsAligned(p)) {
+  if (kPlain || (n >= N && IsAligned(p))) {
 #pragma unroll
     for (int i = 0; i < N / kPack; ++i) {
       const ::gpu::Pack<S> pack = reinterpret_cast<const ::gpu::Pack<S>*>(p)[i];
@@ -61,10 +64,10 @@ GPU_FN void LoadValues(const S* p, int n, float (&v)[N]) {
     for (int j = 0; j < N; ++j) v[j] = j < n ? ::gpu::to_float(p[j]) : 0.0f;
   }
 }
-template <class S, int N>
+template <bool kPlain, class S, int N>
 GPU_FN void StoreValues(S* p, int n, const float (&v)[N]) {
   constexpr int kPack = ::gpu::Pack<S>::kCount;
-  if (n >= N && IsAligned(p)) {
+  if (kPlain || (n >= N && IsAligned(p))) {
 #pragma unroll
     for (int i = 0; i < N / kPack; ++i) {
       ::gpu::Pack<S> pack;
@@ -80,44 +83,46 @@ GPU_FN void StoreValues(S* p, int n, const float (&v)[N]) {
   }
 }
 
-// A row of a View: f32 or T.
-template <class T>
+// A row of a View: f32 or T. kPlain (args_rows.h): T, and all chunks are whole and aligned.
+template <class T, bool kPlain>
 struct RowRef {
-  void* p;
+  char* p;
   bool f32;
 
+  GPU_FN bool is_f32() const { return sizeof(T) == 4 || (!kPlain && f32); }
   template <int N>
   GPU_FN void load(int at, int n, float (&v)[N]) const {
-    if (sizeof(T) == 4 || f32) {
-      LoadValues(static_cast<const float*>(p) + at, n, v);
+    if (is_f32()) {
+      LoadValues<kPlain>(reinterpret_cast<const float*>(p) + at, n, v);
     } else {
-      LoadValues(static_cast<const T*>(p) + at, n, v);
+      LoadValues<kPlain>(reinterpret_cast<const T*>(p) + at, n, v);
     }
   }
   template <int N>
   GPU_FN void store(int at, int n, const float (&v)[N]) const {
-    if (sizeof(T) == 4 || f32) {
-      StoreValues(static_cast<float*>(p) + at, n, v);
+    if (is_f32()) {
+      StoreValues<kPlain>(reinterpret_cast<float*>(p) + at, n, v);
     } else {
-      StoreValues(static_cast<T*>(p) + at, n, v);
+      StoreValues<kPlain>(reinterpret_cast<T*>(p) + at, n, v);
     }
   }
   GPU_FN float value(int at) const {
-    if (sizeof(T) == 4 || f32) return static_cast<const float*>(p)[at];
-    return ::gpu::to_float(static_cast<const T*>(p)[at]);
+    if (is_f32()) return reinterpret_cast<const float*>(p)[at];
+    return ::gpu::to_float(reinterpret_cast<const T*>(p)[at]);
   }
   GPU_FN void set(int at, float v) const {
-    if (sizeof(T) == 4 || f32) {
-      static_cast<float*>(p)[at] = v;
+    if (is_f32()) {
+      reinterpret_cast<float*>(p)[at] = v;
     } else {
-      static_cast<T*>(p)[at] = ::gpu::from_float<T>(v);
+      reinterpret_cast<T*>(p)[at] = ::gpu::from_float<T>(v);
     }
   }
 };
-template <class T>
-GPU_FN RowRef<T> RowRefOf(const View& v, int i) {
-  if (sizeof(T) == 4 || v.f32 != 0) return {RowOf<float>(v.rows, i), true};
-  return {RowOf<T>(v.rows, i), false};
+template <class T, bool kPlain>
+GPU_FN RowRef<T, kPlain> RowRefOf(const View& v, int i) {
+  const int64_t first = RowOf<char>(v.rows, i) - static_cast<char*>(v.rows.base);  // in values
+  const bool f32 = sizeof(T) == 4 || (!kPlain && v.f32 != 0);
+  return {static_cast<char*>(v.rows.base) + first * (f32 ? 4 : static_cast<int>(sizeof(T))), f32};
 }
 
 }  // namespace vt::gpu

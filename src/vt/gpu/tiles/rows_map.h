@@ -84,7 +84,7 @@ GPU_FN void ApplyBinary(RowBinary op, float (&v)[N], const float (&b)[N]) {
   }
 }
 
-template <class T>
+template <class T, bool kPlain>
 GPU_FN void MapRows(const RowsMapArgs& a) {
   constexpr int kN = kChunk<T>;
   const RowPlace place = PlaceOf(a.work);
@@ -97,12 +97,12 @@ GPU_FN void MapRows(const RowsMapArgs& a) {
   int from = place.row;
   if (a.index != nullptr) from = a.index[place.row];
   const bool exists = a.index == nullptr || (from >= 0 && from < a.index_rows);
-  float v[kN], b[kN];
-  RowRefOf<T>(a.x, exists ? from : 0).load(at, exists ? n : 0, v);
-  if (a.binary != RowBinary::kNone) RowRefOf<T>(a.b, place.row).load(at, n, b);
+  float v[kN] = {}, b[kN] = {};
+  if (exists) RowRefOf<T, kPlain>(a.x, from).load(at, n, v);
+  if (a.binary != RowBinary::kNone) RowRefOf<T, kPlain>(a.b, place.row).load(at, n, b);
   ApplyFn(a.fn, a.p, a.q, v);
   if (a.binary != RowBinary::kNone) ApplyBinary(a.binary, v, b);
-  RowRefOf<T>(a.y, place.row).store(at, n, v);
+  RowRefOf<T, kPlain>(a.y, place.row).store(at, n, v);
 }
 
 }  // namespace vt::gpu

@@ -7,7 +7,7 @@
 
 namespace vt::gpu {
 
-template <class T>
+template <class T, bool kPlain>
 GPU_FN void NormRows(const RowsNormArgs& a) {
   constexpr int kN = kChunk<T>;
   constexpr int kHeld = 2;
@@ -16,11 +16,14 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
   const int count = CountOf(a.work.header, a.work.count);
   const int first = place.rank * kN, step = place.size * kN;
 
-  // Weights are nobody's output: they come while the predecessor still runs.
-  float w[kHeld][kN];
+  // Weights are nobody's output: they come while the predecessor still runs. (Where rows are not
+  // plain, the registers are needed otherwise.)
+  float w[kHeld][kN] = {};
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h)
-    LoadValues(a.w + first + h * step, a.work.width - first - h * step, w[h]);
+  for (int h = 0; h < kHeld; ++h) {
+    const int at = first + h * step;
+    if (kPlain && at < a.work.width) LoadValues<kPlain>(a.w + at, a.work.width - at, w[h]);
+  }
   ::gpu::launch_dependents();
   ::gpu::wait_predecessor();
   const bool live = place.row < count;
@@ -29,9 +32,9 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
   const int row = live ? place.row : 0;
 
   const bool adds = a.add.rows.base != nullptr;
-  const RowRef<T> x = RowRefOf<T>(a.x, row), add = RowRefOf<T>(a.add, row),
-                  sum = RowRefOf<T>(a.sum, row), y = RowRefOf<T>(a.y, row),
-                  residual = RowRefOf<T>(a.residual, row);
+  const RowRef<T, kPlain> x = RowRefOf<T, kPlain>(a.x, row), add = RowRefOf<T, kPlain>(a.add, row),
+                          sum = RowRefOf<T, kPlain>(a.sum, row), y = RowRefOf<T, kPlain>(a.y, row),
+                          residual = RowRefOf<T, kPlain>(a.residual, row);
   const auto load = [&](int at, float(&v)[kN]) {
     x.load(at, width - at, v);
     if (adds) {
@@ -49,7 +52,7 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
-        if (first + h * step + j < width) t += part(held[h][j]);
+        if (first + h * step + (kPlain ? 0 : j) < width) t += part(held[h][j]);
       }
     }
     for (int at = first + kHeld * step; at < width; at += step) {
@@ -57,7 +60,7 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
       load(at, v);
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
-        if (at + j < width) t += part(v[j]);
+        if (kPlain || at + j < width) t += part(v[j]);
       }
     }
     return t;
@@ -96,7 +99,7 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
     for (int j = 0; j < kN; ++j) v[j] = (v[j] - mean) * scale * (g[j] + a.offset);
     float b[kN];
     if (a.bias != nullptr) {
-      LoadValues(a.bias + at, width - at, b);
+      LoadValues<kPlain>(a.bias + at, width - at, b);
 #pragma unroll
       for (int j = 0; j < kN; ++j) v[j] += b[j];
     }
@@ -110,12 +113,13 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
+    if (!kPlain && at < width) LoadValues<kPlain>(a.w + at, width - at, w[h]);
     if (at < width) finish(at, held[h], w[h]);
   }
   for (int at = first + kHeld * step; at < width; at += step) {
     float v[kN], g[kN];
     load(at, v);
-    LoadValues(a.w + at, width - at, g);
+    LoadValues<kPlain>(a.w + at, width - at, g);
     finish(at, v, g);
   }
 }

@@ -13,7 +13,7 @@ struct Pairs {
 };
 
 // Where the pairs [p, p + N) stand.
-template <int N>
+template <int N, bool kPlain>
 struct PairPlace {
   int p, half, width;
   bool interleaved;
@@ -22,13 +22,15 @@ struct PairPlace {
   GPU_FN int low(int i) const { return beside(i) ? 2 * i : i; }
   GPU_FN int high(int i) const { return beside(i) ? 2 * i + 1 : i + half; }
   // Whether they are two whole chunks.
-  GPU_FN bool whole() const { return p + N <= half || (p >= half && 2 * (p + N) <= width); }
+  GPU_FN bool whole() const {
+    return kPlain || p + N <= half || (p >= half && 2 * (p + N) <= width);
+  }
   GPU_FN int first() const { return low(p); }
   GPU_FN int second() const { return beside(p) ? 2 * p + N : p + half; }
 };
 
-template <int N, class Row>
-GPU_FN void LoadPairs(const Row& row, const PairPlace<N>& at, Pairs<N>& v) {
+template <int N, bool kPlain, class Row>
+GPU_FN void LoadPairs(const Row& row, const PairPlace<N, kPlain>& at, Pairs<N>& v) {
   if (!at.whole()) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
@@ -54,8 +56,8 @@ GPU_FN void LoadPairs(const Row& row, const PairPlace<N>& at, Pairs<N>& v) {
   }
 }
 
-template <int N, class Row>
-GPU_FN void StorePairs(const Row& row, const PairPlace<N>& at, const Pairs<N>& v) {
+template <int N, bool kPlain, class Row>
+GPU_FN void StorePairs(const Row& row, const PairPlace<N, kPlain>& at, const Pairs<N>& v) {
   if (!at.whole()) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
@@ -86,21 +88,22 @@ GPU_FN void StorePairs(const Row& row, const PairPlace<N>& at, const Pairs<N>& v
 }
 
 // `turns`: (cos, sin) of each rotated pair.
-template <int N>
-GPU_FN void Rotate(const float* turns, const PairPlace<N>& at, Pairs<N>& v) {
+template <int N, bool kPlain>
+GPU_FN void Rotate(const float* turns, const PairPlace<N, kPlain>& at, Pairs<N>& v) {
   if (at.p >= at.half) return;
   float t[2 * N];
-  LoadValues(turns + 2 * at.p, 2 * (at.half - at.p), t);
+  LoadValues<kPlain>(turns + 2 * at.p, 2 * (at.half - at.p), t);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    if (at.p + j >= at.half) continue;
+    if (!kPlain && at.p + j >= at.half) continue;
     const float a = v.a[j], b = v.b[j];
     v.a[j] = a * t[2 * j] - b * t[2 * j + 1];
     v.b[j] = b * t[2 * j] + a * t[2 * j + 1];
   }
 }
 
-template <class T>
+// kPlain: half of the rotated and half of the other values are whole chunks as well.
+template <class T, bool kPlain>
 GPU_FN void RopeRows(const RowsRopeArgs& a) {
   constexpr int kN = kChunk<T>;
   const RowPlace place = PlaceOf(a.work);
@@ -110,9 +113,11 @@ GPU_FN void RopeRows(const RowsRopeArgs& a) {
   const bool live = place.row < count;
   const int row = live ? place.row : 0;
   const int pairs = live ? (a.work.width + 1) / 2 : 0;
-  const RowRef<T> x = RowRefOf<T>(a.x, row), y = RowRefOf<T>(a.y, row);
+  const RowRef<T, kPlain> x = RowRefOf<T, kPlain>(a.x, row), y = RowRefOf<T, kPlain>(a.y, row);
   const int step = place.size * kN;
-  const auto at = [&](int p) { return PairPlace<kN>{p, a.half, a.work.width, a.interleaved != 0}; };
+  const auto at = [&](int p) {
+    return PairPlace<kN, kPlain>{p, a.half, a.work.width, a.interleaved != 0};
+  };
   int position = live ? a.positions[row / a.heads] : 0;
   position = ::gpu::max(0, ::gpu::min(position, a.table_positions - 1));
   const float* turns = a.table + static_cast<int64_t>(position) * a.half * 2;
@@ -134,13 +139,14 @@ GPU_FN void RopeRows(const RowsRopeArgs& a) {
       LoadPairs(x, at(p), v);
       count_in(v);
     }
-    squares = RowSum(a.work, squares, nullptr);
+    squares = LaneSum(a.work, squares);
     scale = ::gpu::rsqrt(squares / static_cast<float>(a.work.width) + a.eps);
   }
   const auto finish = [&](int p, Pairs<kN>& v) {
     if (a.w != nullptr) {
       Pairs<kN> w;
-      LoadPairs(RowRef<float>{const_cast<float*>(a.w), true}, at(p), w);
+      LoadPairs(RowRef<float, kPlain>{reinterpret_cast<char*>(const_cast<float*>(a.w)), true},
+                at(p), w);
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
         v.a[j] *= scale * (w.a[j] + a.offset);

@@ -19,7 +19,7 @@ GPU_FN void SoftmaxRows(const RowsSoftmaxArgs& a) {
   if (!live && a.work.lane_bits < 0) return;  // else its wave still sums together
   const int width = live ? a.work.width : 0;
   const int row = live ? place.row : 0;
-  const RowRef<T> x = RowRefOf<T>(a.x, row), y = RowRefOf<T>(a.y, row);
+  const RowRef<T, false> x = RowRefOf<T, false>(a.x, row), y = RowRefOf<T, false>(a.y, row);
   const int first = place.rank * kN, step = place.size * kN;
 
   float high = kLow, sum = 0;
