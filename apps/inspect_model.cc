@@ -29,6 +29,11 @@ struct ModelFlags {
   int top = 5;
 };
 
+// CLI11 takes an empty word for 0.
+std::string NoEmptyWord(const std::string& text) {
+  return text.empty() ? "a token id is empty: give numbers separated by commas" : "";
+}
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -90,7 +95,8 @@ base::Result<std::unique_ptr<vt::Backend>> OpenBackend(const LoadOptions& o,
                                                        const vt::DeviceRegistry& registry) {
   const base::Result<std::pair<vt::Platform*, int>> device = registry.Find(o.device);
   if (!device) return device.error();
-  return device->first->Open({.index = device->second, .threads = o.threads, .isa = o.isa});
+  return device->first->Open(
+      {.index = device->second, .threads = o.threads, .isa = o.isa, .dtype = o.dtype});
 }
 
 vt::ir::Bucket BucketOf(const ModelFlags& f) {
@@ -98,11 +104,12 @@ vt::ir::Bucket BucketOf(const ModelFlags& f) {
 }
 
 int GraphPasses(ModelFlags& f) {
-  base::Result<vllm::engine::OpenedModel> opened = vllm::engine::OpenModel(f.options);
-  if (!opened) return Fail(kInspect, opened.error());
   const vt::DeviceRegistry registry = vt::DeviceRegistry::Load(f.options.module_folders);
   const base::Result<std::unique_ptr<vt::Backend>> backend = OpenBackend(f.options, registry);
   if (!backend) return Fail(kInspect, backend.error());
+  base::Result<vllm::engine::OpenedModel> opened =
+      vllm::engine::OpenModel(f.options, backend->get());
+  if (!opened) return Fail(kInspect, opened.error());
   std::vector<std::pair<std::string, std::string>> trace = {{"built", vt::ir::Dump(opened->graph)}};
   vt::ir::Lower(opened->graph, **backend, BucketOf(f), &trace);
   if (f.as_json) {
@@ -201,11 +208,12 @@ int ShowPlan(const ModelFlags& f, const vt::ir::Plan& plan, const vt::ir::Rates&
 
 int Plan(ModelFlags& f) {
   if (!f.measure) {
-    base::Result<vllm::engine::OpenedModel> opened = vllm::engine::OpenModel(f.options);
-    if (!opened) return Fail(kInspect, opened.error());
     const vt::DeviceRegistry registry = vt::DeviceRegistry::Load(f.options.module_folders);
     const base::Result<std::unique_ptr<vt::Backend>> backend = OpenBackend(f.options, registry);
     if (!backend) return Fail(kInspect, backend.error());
+    base::Result<vllm::engine::OpenedModel> opened =
+        vllm::engine::OpenModel(f.options, backend->get());
+    if (!opened) return Fail(kInspect, opened.error());
     return ShowPlan(f, vt::ir::Lower(opened->graph, **backend, BucketOf(f)),
                     (*backend)->MachineRates(), {});
   }
@@ -370,12 +378,14 @@ void AddLogits(CLI::App& app, Action& action) {
       app, "logits", "The likeliest next tokens after every position, with log-probabilities", f);
   sub->add_option("--ids", f->ids, "Token ids of the text, separated by commas")
       ->delimiter(',')
+      ->check(NoEmptyWord)
       ->required();
   sub->add_option("--top", f->top, "How many a position")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   sub->add_option("--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(NoEmptyWord);
   sub->callback([f, &action] { action = [f] { return WithModel(*f, Logits); }; });
 }
 

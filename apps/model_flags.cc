@@ -27,11 +27,12 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
       "--isa", o.isa,
       "CPU instruction set, for comparing: scalar, avx2, avx512, ... (default: the best)");
   app.add_option("--dtype", o.dtype,
-                 "auto: weights as stored; float32: expanded to f32, for debugging")
-      ->check(CLI::IsMember({"auto", "float32"}))
+                 "auto: the device's own (CPU: weights as stored, values in f32; GPUs: bfloat16); "
+                 "float16 (half), bfloat16: of GPUs; float32: everything in f32, for debugging")
+      ->check(CLI::IsMember({"auto", "bfloat16", "float16", "half", "float32"}))
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "Type of cached keys and values")
-      ->check(CLI::IsMember({"auto", "float16", "float32"}))
+      ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
       ->capture_default_str();
   app.add_option("--load-format", o.load_format,
                  "dummy: random weights for a config.json alone, for measuring")

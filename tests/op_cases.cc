@@ -207,9 +207,14 @@ void AddWeights(std::vector<OpCase>& cases) {
         fmt::format("mlp.{}", f));  // norm and activation with quantisation, merged gate and up
     const ValueId h = mlp.b.Add(mlp.X(256), mlp.X(256, "y.weight"));
     const ValueId m = mlp.b.RmsNorm(h, mlp.Vector("w", 256), 1e-5f);
-    const ValueId a = mlp.b.Mul(mlp.b.Act(mlp.Linear(m, "gate", 512, 256, t), Activation::kSilu),
-                                mlp.Linear(m, "up", 512, 256, t));
+    const ValueId gated = mlp.Linear(m, "gate", 512, 256, t), up = mlp.Linear(m, "up", 512, 256, t);
+    const ValueId a = mlp.b.Mul(mlp.b.Act(gated, Activation::kSilu), up);
     cases.push_back(mlp.Finish({mlp.b.Add(h, mlp.Linear(a, "down", 256, 512, t))}, rows));
+
+    CaseBuilder gate(fmt::format("linear_act_mul.{}", f));  // without a norm before it
+    const ValueId in = gate.X(256);
+    const ValueId g = gate.Linear(in, "gate", 72, 256, t), u = gate.Linear(in, "up", 72, 256, t);
+    cases.push_back(gate.Finish({gate.b.Mul(gate.b.Act(g, Activation::kGeluTanh), u)}, rows));
   }
   CaseBuilder c("merged.mixed");  // every format in one input's linears, with odd sizes and no bias
   const ValueId x = c.X(256);
@@ -350,9 +355,9 @@ void AddBlocks(std::vector<OpCase>& cases) {
                                       p + "attn");
       h = c.b.Add(h, norm(c.Linear(a, p + "o", 256, 256, t), "post_attn_norm"));
       const ValueId m = norm(h, "pre_mlp_norm");
-      const ValueId g =
-          c.b.Mul(c.b.Act(c.Linear(m, p + "gate", 512, 256, t), Activation::kGeluTanh),
-                  c.Linear(m, p + "up", 512, 256, t));
+      const ValueId gate = c.Linear(m, p + "gate", 512, 256, t),
+                    up = c.Linear(m, p + "up", 512, 256, t);
+      const ValueId g = c.b.Mul(c.b.Act(gate, Activation::kGeluTanh), up);
       h = c.b.Add(h, c.Linear(g, p + "down", 256, 512, t));
     }
     const ValueId out = c.b.RmsNorm(c.b.OutputOnly(h), c.Vector("norm", 256), 1e-6f);

@@ -69,7 +69,9 @@ TEST(OpCases, AllBuildAndHaveDistinctNames) {
 class EverythingTarget : public vt::ir::Target {
  public:
   std::string TargetName() const override { return "everything"; }
-  bool Supports(const vt::ir::Graph&, const vt::ir::Node&) const override { return true; }
+  bool Supports(const vt::ir::Graph&, const vt::ir::Node&, const vt::ir::Bucket&) const override {
+    return true;
+  }
   vt::ir::DType ValueType() const override { return vt::ir::DType::kF32; }
   vt::ir::DType ActivationFormat(vt::ir::DType weight, const vt::ir::Bucket&) const override {
     return vt::ir::IsQuantised(weight) ? vt::ir::DType::kQ8_A32 : vt::ir::DType::kF32;

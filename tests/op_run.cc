@@ -408,7 +408,7 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   }
   const auto tokens = static_cast<int32_t>(ids.i.size()),
              requests = static_cast<int32_t>(lens.i.size());
-  in.header = {tokens, requests, requests, 0};
+  in.header = {tokens, requests, requests, static_cast<int32_t>(max_blocks())};
   in.bucket = {.tokens = std::max<int64_t>(1, tokens + step.padding_tokens),
                .requests = std::max<int64_t>(1, requests + step.padding_requests),
                .outputs = std::max<int64_t>(1, requests + step.padding_requests)};
@@ -445,7 +445,7 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
                               : LowerUnoptimised(case_.graph, backend_, in.bucket);
   if (auto s = Verify(plan.graph); !s) return s.error().In("lowered graph");
   for (const Node& n : plan.graph.nodes) {
-    if (backend_.Supports(plan.graph, n)) continue;
+    if (backend_.Supports(plan.graph, n, plan.bucket)) continue;
     result_.supported = false;
     result_.why = fmt::format("{} has no {} for {}", backend_.TargetName(), Name(n.op), n.name);
     return {};

@@ -105,8 +105,9 @@ class Breaking : public vt::Backend {
   void DestroyGraph(vt::GraphHandle g) override { real_.DestroyGraph(g); }
 
   std::string TargetName() const override { return real_.TargetName(); }
-  bool Supports(const vt::ir::Graph& g, const vt::ir::Node& n) const override {
-    return real_.Supports(g, n);
+  bool Supports(const vt::ir::Graph& g, const vt::ir::Node& n,
+                const vt::ir::Bucket& b) const override {
+    return real_.Supports(g, n, b);
   }
   vt::ir::DType ValueType() const override { return real_.ValueType(); }
   vt::ir::DType ActivationFormat(vt::ir::DType w, const vt::ir::Bucket& b) const override {

@@ -32,11 +32,23 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
   return ids;
 }
 
-// The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as stored
-// unless f32 is asked for.
-DType HeldType(const weights::TensorInfo& info, const LoadOptions& options) {
+// The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as the device
+// says unless f32 is asked for.
+DType HeldType(const weights::TensorInfo& info, const LoadOptions& options,
+               const vt::ir::Target* target) {
   if (info.shape.size() < 2 || options.dtype == "float32") return DType::kF32;
-  return info.dtype;
+  return target != nullptr ? target->HeldFormat(info.dtype) : info.dtype;
+}
+
+// The type of cached keys and values: that of values between nodes, but half of f32's size unless
+// f32 is asked for.
+DType CacheType(const LoadOptions& options, const vt::ir::Target* target) {
+  if (options.kv_cache_dtype == "float32") return DType::kF32;
+  if (options.kv_cache_dtype == "float16") return DType::kF16;
+  if (options.kv_cache_dtype == "bfloat16") return DType::kBF16;
+  if (options.dtype == "float32") return DType::kF32;
+  const DType values = target != nullptr ? target->ValueType() : DType::kF32;
+  return values == DType::kF32 ? DType::kF16 : values;
 }
 
 // Tokens of a request that the model was made for.
@@ -108,54 +120,75 @@ std::vector<float> ToFloats(DType type, std::span<const std::byte> bytes, int64_
   return out;
 }
 
-// Where each weight will stand, without memory yet.
-std::map<std::string, vt::DeviceWeight> LayOutWeights(const weights::Checkpoint& checkpoint,
-                                                      const vt::ir::Graph& graph,
-                                                      const LoadOptions& options,
-                                                      const vt::Backend& backend) {
-  std::map<std::string, vt::DeviceWeight> out;
-  for (const auto& [name, use] : UsesOf(graph)) {
-    const weights::TensorInfo& info = *checkpoint.Find(name);
-    const int64_t columns = ColumnsOf(info), rows = CountOf(info) / std::max<int64_t>(columns, 1);
-    vt::DeviceWeight& w = out[name];
-    w.format = HeldType(info, options);
-    w.layout = backend.LayoutFor(w.format, rows, columns, use);
+// Where each weight will stand in one piece of memory. In the order in which the graph first reads
+// them: weights of linears that are merged stand side by side.
+struct WeightPlan {
+  struct One {
+    std::string name;
+    vt::DeviceWeight weight;
+    int64_t offset = 0;
+  };
+  std::vector<One> all;
+  int64_t bytes = 0;
+};
+
+WeightPlan LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Graph& graph,
+                         const LoadOptions& options, const vt::Backend& backend) {
+  constexpr int64_t kAlignment = 64;
+  WeightPlan plan;
+  std::map<std::string, vt::ir::WeightUse> uses = UsesOf(graph);
+  for (const vt::ir::Node& node : graph.nodes) {
+    for (const vt::ir::ValueId v : node.inputs) {
+      const auto use = uses.find(graph.value(v).name);
+      if (graph.value(v).kind != vt::ir::ValueKind::kWeight || use == uses.end()) continue;
+      const weights::TensorInfo& info = *checkpoint.Find(use->first);
+      const int64_t columns = ColumnsOf(info), rows = CountOf(info) / std::max<int64_t>(columns, 1);
+      WeightPlan::One& one = plan.all.emplace_back();
+      one.name = use->first;
+      one.weight.format = HeldType(info, options, &backend);
+      one.weight.layout = backend.LayoutFor(one.weight.format, rows, columns, use->second);
+      one.offset = plan.bytes;
+      plan.bytes += (one.weight.layout.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      uses.erase(use);  // laid out
+    }
   }
-  return out;
+  return plan;
 }
 
 base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOptions& options,
-                         const std::map<std::string, vt::DeviceWeight>& laid_out,
-                         LoadedModel& model) {
+                         const WeightPlan& plan, LoadedModel& model) {
   size_t done = 0;
   int64_t values = 0, bytes = 0;
-  for (const auto& [name, weight] : laid_out) {
+  base::Result<void*> all = model.backend->Allocate(std::max<int64_t>(plan.bytes, 1));
+  if (!all) return all.error().In("weights");
+  model.weight_memory = *all;
+  for (const auto& [name, weight, offset] : plan.all) {
     const weights::TensorInfo& info = *checkpoint.Find(name);
     const int64_t count = CountOf(info), columns = ColumnsOf(info);
-    base::Result<void*> memory = model.backend->Allocate(std::max<int64_t>(weight.layout.bytes, 1));
-    if (!memory) return memory.error().In("weight '" + name + "'");
-    (model.weights[name] = weight).data = *memory;
+    void* const memory = static_cast<std::byte*>(*all) + offset;
+    (model.weights[name] = weight).data = memory;
 
     const base::Result<std::span<const std::byte>> data = checkpoint.Data(name);
     if (!data) return data.error();
     vt::WeightView view{.data = data->data(),
-                        .format = weight.format,
+                        .format = info.dtype,
                         .rows = columns == 0 ? 0 : count / columns,
                         .columns = columns};
     view.release = [&](int64_t begin, int64_t end) { checkpoint.DropBytes(name, begin, end); };
     std::vector<float> floats;
-    if (weight.format != info.dtype) {
+    if (weight.format == DType::kF32 && info.dtype != DType::kF32) {
+      view.format = DType::kF32;
       floats = ToFloats(info.dtype, *data, count);
       view.data = reinterpret_cast<const std::byte*>(floats.data());
       view.release = {};
     }
-    const base::Status repacked = model.backend->Repack(view, weight.layout, *memory);
+    const base::Status repacked = model.backend->Repack(view, weight.layout, memory);
     if (!repacked) return repacked.error().In("weight '" + name + "'");
     checkpoint.DropPages(name);
     values += count;
     bytes += weight.layout.bytes;
     if (options.progress) {
-      options.progress(static_cast<double>(++done) / static_cast<double>(laid_out.size()));
+      options.progress(static_cast<double>(++done) / static_cast<double>(plan.all.size()));
     }
   }
   model.description = fmt::format("{}, {} layers, {:.1f} M weights in {}", model.config.family,
@@ -191,7 +224,7 @@ StepOptions StepsOf(const LoadOptions& o, bool use_graphs) {
 
 LoadedModel::~LoadedModel() {
   runner.reset();
-  for (const auto& [name, weight] : weights) backend->Free(weight.data);
+  if (backend != nullptr) backend->Free(weight_memory);
 }
 
 namespace {
@@ -208,22 +241,21 @@ base::Result<std::unique_ptr<weights::Checkpoint>> OpenCheckpoint(const LoadOpti
 }
 
 base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
-                                       const LoadOptions& options) {
+                                       const LoadOptions& options, const vt::ir::Target* target) {
   const weights::Config& config = checkpoint.config();
   const base::Result<models::BuildFunction> build = models::FindFamily(config.family);
   if (!build) return build.error();
-  const bool f32_state = options.kv_cache_dtype == "float32" ||
-                         (options.kv_cache_dtype == "auto" && options.dtype == "float32");
-  vt::ir::Builder builder(config.family,
-                          [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
-                            const weights::TensorInfo* info = checkpoint.Find(name);
-                            if (info == nullptr) return std::nullopt;
-                            return vt::ir::WeightInfo{HeldType(*info, options), info->shape};
-                          },
-                          {.dtype = f32_state ? DType::kF32 : DType::kF16,
-                           .block_size = options.block_size,
-                           .max_model_len = options.max_model_len,
-                           .sampler = SamplerOf(config, options)});
+  vt::ir::Builder builder(
+      config.family,
+      [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
+        const weights::TensorInfo* info = checkpoint.Find(name);
+        if (info == nullptr) return std::nullopt;
+        return vt::ir::WeightInfo{HeldType(*info, options, target), info->shape};
+      },
+      {.dtype = CacheType(options, target),
+       .block_size = options.block_size,
+       .max_model_len = options.max_model_len,
+       .sampler = SamplerOf(config, options)});
   const vt::ir::ValueId logits = (*build)(builder, {config, options.max_model_len});
   const vt::ir::Builder::Sampled sampled = builder.Sample(logits);
   base::Result<vt::ir::Graph> graph =
@@ -263,12 +295,12 @@ base::Result<KvFit> Fit(const LoadedModel& model, const vt::Platform& platform,
 
 }  // namespace
 
-base::Result<OpenedModel> OpenModel(LoadOptions& options) {
+base::Result<OpenedModel> OpenModel(LoadOptions& options, const vt::ir::Target* target) {
   base::Result<std::unique_ptr<weights::Checkpoint>> checkpoint = OpenCheckpoint(options);
   if (!checkpoint) return checkpoint.error();
   const base::Status context = SettleContext(options, (*checkpoint)->config());
   if (!context) return context.error();
-  base::Result<vt::ir::Graph> graph = BuildGraph(**checkpoint, options);
+  base::Result<vt::ir::Graph> graph = BuildGraph(**checkpoint, options, target);
   if (!graph) return graph.error();
   return OpenedModel{*std::move(checkpoint), *std::move(graph)};
 }
@@ -279,34 +311,34 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
                        "--kv-cache-memory must be a number of bytes from 0 to 2^63"};
   }
   const bool length_asked = options.max_model_len > 0;
-  base::Result<OpenedModel> opened = OpenModel(options);
-  if (!opened) return opened.error();
-  const weights::Checkpoint& checkpoint = *opened->checkpoint;
   auto model = std::make_unique<LoadedModel>();
-  model->config = checkpoint.config();
-  model->graph = std::move(opened->graph);
-
   model->registry = vt::DeviceRegistry::Load(options.module_folders);
   const base::Result<std::pair<vt::Platform*, int>> device = model->registry.Find(options.device);
   if (!device) return device.error();
   vt::Platform& platform = *device->first;
-  base::Result<std::unique_ptr<vt::Backend>> backend =
-      platform.Open({.index = device->second, .threads = options.threads, .isa = options.isa});
+  base::Result<std::unique_ptr<vt::Backend>> backend = platform.Open({.index = device->second,
+                                                                      .threads = options.threads,
+                                                                      .isa = options.isa,
+                                                                      .dtype = options.dtype});
   if (!backend) return backend.error();
   model->backend = *std::move(backend);
 
+  base::Result<OpenedModel> opened = OpenModel(options, model->backend.get());
+  if (!opened) return opened.error();
+  const weights::Checkpoint& checkpoint = *opened->checkpoint;
+  model->config = checkpoint.config();
+  model->graph = std::move(opened->graph);
+
   const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
   StepOptions steps = StepsOf(options, use_graphs);
-  const auto laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
-  int64_t weight_bytes = 0;
-  for (const auto& [name, weight] : laid_out) weight_bytes += weight.layout.bytes;
+  const WeightPlan laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
   StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
   const base::Result<KvFit> fit =
-      Fit(*model, platform, plans, steps, weight_bytes, options, length_asked);
+      Fit(*model, platform, plans, steps, laid_out.bytes, options, length_asked);
   if (!fit) return fit.error().In(options.model);
   if (fit->max_model_len < options.max_model_len) {
     options.max_model_len = fit->max_model_len;
-    base::Result<vt::ir::Graph> graph = BuildGraph(checkpoint, options);
+    base::Result<vt::ir::Graph> graph = BuildGraph(checkpoint, options, model->backend.get());
     if (!graph) return graph.error();
     model->graph = *std::move(graph);
     plans = MakeStepPlans(model->graph, *model->backend, steps);

@@ -40,6 +40,7 @@ struct LoadedModel {
   vt::ir::Graph graph;  // outputs: logits [O, V], tokens [O], log-probabilities and their ids
                         // (Builder::Sampled)
   std::map<std::string, vt::DeviceWeight> weights;
+  void* weight_memory = nullptr;  // in which they all stand
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
   std::vector<int32_t> eos_ids;
@@ -69,6 +70,7 @@ struct OpenedModel {
   std::unique_ptr<weights::Checkpoint> checkpoint;
   vt::ir::Graph graph;
 };
-base::Result<OpenedModel> OpenModel(LoadOptions& options);
+// `target` says which types the device holds; without one they are those of the checkpoint.
+base::Result<OpenedModel> OpenModel(LoadOptions& options, const vt::ir::Target* target = nullptr);
 
 }  // namespace vllm::engine

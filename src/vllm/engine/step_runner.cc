@@ -134,7 +134,16 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
     base::Result<std::unique_ptr<vt::Event>> event = backend.CreateEvent();
     if (!event) return event.error();
     f.event = *std::move(event);
-    if (!backend.HostAddressable()) f.packed.resize(static_cast<size_t>(plans.input_bytes));
+    if (backend.HostAddressable()) continue;
+    const int64_t fetched =
+        4 * plans.limits.outputs * (1 + vt::ir::kLogprobValues + vt::ir::kBestTokens);
+    for (const auto& [memory, bytes] :
+         {std::pair(&f.packed, plans.input_bytes), std::pair(&f.fetched, fetched)}) {
+      base::Result<void*> p = backend.AllocateHost(bytes);
+      if (!p) return p.error().In("the host's side of step inputs");
+      r->owned_by_host_.push_back(*p);
+      *memory = static_cast<std::byte*>(*p);
+    }
   }
   base::Status done = r->Compile(std::move(plans));
   if (done) done = r->Warm(options);
@@ -148,7 +157,8 @@ base::Status StepRunner::Compile(StepPlans plans) {
     c.bucket = one.plan.bucket;
     c.hidden = one.hidden;
     const vt::StepLayout layout(one.plan.graph, c.bucket);
-    c.bytes = layout.bytes();
+    c.tables_begin = layout.bytes();
+    c.why_eager = c.hidden ? "hidden states" : "no graphs";
     c.ids = layout.OffsetOf(vt::ir::kTokenIds);
     c.positions = layout.OffsetOf(vt::ir::kPositions);
     c.query_start = layout.OffsetOf(vt::ir::kQueryStart);
@@ -162,6 +172,7 @@ base::Status StepRunner::Compile(StepPlans plans) {
       for (const vt::StepLayout::Field& f : layout.fields()) {
         if (f.name == table) group.width = f.count / c.bucket.requests;
       }
+      if (group.table >= 0) c.tables_begin = std::min(c.tables_begin, group.table);
       if (group.slots >= 0 || group.table >= 0) c.groups.push_back(group);
     }
     base::Result<std::unique_ptr<vt::Executable>> e =
@@ -179,28 +190,43 @@ base::Status StepRunner::Compile(StepPlans plans) {
 base::Status StepRunner::Warm(const StepOptions& options) {
   for (Compiled& c : compiled_) {
     Flight& f = flights_[0];
-    std::byte* packed =
-        backend_.HostAddressable() ? static_cast<std::byte*>(bindings_.inputs) : f.packed.data();
-    Pack(c, {}, {0, 0, 0}, packed);
+    Pack(c, {}, {0, 0, 0},
+         f.packed != nullptr ? f.packed : static_cast<std::byte*>(bindings_.inputs));
     base::Status done;
-    if (!f.packed.empty()) {
-      done = backend_.CopyToDevice(*queue_, bindings_.inputs, packed, c.bytes);
-    }
+    if (f.packed != nullptr) done = Send(c, f.packed);
     if (done) done = c.executable->Run(*queue_);
     if (done) done = backend_.Synchronize(*queue_);
     if (done && options.use_graphs && !c.hidden) {
-      done = backend_.BeginCapture(*queue_);
-      if (done) done = c.executable->Run(*queue_);
-      if (!done) return done;
-      base::Result<vt::GraphHandle> graph = backend_.EndCaptureGraph(*queue_);
-      if (!graph) return graph.error();
-      c.graph = *graph;
-      ++counters_.captured;
+      const base::Status captured = Capture(c);
+      if (captured) {
+        ++counters_.captured;
+      } else {
+        // It runs eager, which is slower and as good.
+        c.why_eager = "capture failed";
+        fmt::print(stderr,
+                   "warning: the step of {} tokens, {} requests could not be captured and runs "
+                   "eager: {}\n",
+                   c.bucket.tokens, c.bucket.requests, captured.error().message);
+      }
     }
     if (!done) {
       return done.error().In(fmt::format("warming up the bucket of {} tokens", c.bucket.tokens));
     }
   }
+  return {};
+}
+
+base::Status StepRunner::Capture(Compiled& c) {
+  base::Status done = backend_.BeginCapture(*queue_);
+  if (!done) return done;
+  done = c.executable->Run(*queue_);
+  base::Result<vt::GraphHandle> graph = backend_.EndCaptureGraph(*queue_);
+  if (!done) {
+    if (graph) backend_.DestroyGraph(*graph);
+    return done;
+  }
+  if (!graph) return graph.error();
+  c.graph = *graph;
   return {};
 }
 
@@ -213,6 +239,7 @@ StepRunner::~StepRunner() {
   }
   compiled_.clear();
   for (void* p : owned_) backend_.Free(p);
+  for (void* p : owned_by_host_) backend_.FreeHost(p);
 }
 
 StepRunner::Compiled& StepRunner::Pick(const Bucket& step, bool hidden) {
@@ -229,15 +256,44 @@ vt::Executable& StepRunner::ExecutableFor(const Bucket& step) {
   return *Pick(step, false).executable;
 }
 
+// The block tables' row stride in this step. Where inputs are copied, no more than is used.
+int64_t StepRunner::StrideOf(const Compiled& c, std::span<const StepRow> rows) const {
+  int64_t width = 0, used = 1;
+  for (const Compiled::Group& g : c.groups) width = std::max(width, g.width);
+  if (backend_.HostAddressable()) return width;
+  for (const StepRow& row : rows) used = std::max(used, static_cast<int64_t>(row.blocks.size()));
+  return std::min(used, width);
+}
+
+// Copies what Pack wrote. Block tables stand at the end of the buffer, each at its place, and most
+// of each is not in use.
+base::Status StepRunner::Send(const Compiled& c, const std::byte* packed) {
+  int64_t begin = 0, end = c.tables_begin;
+  auto* const inputs = static_cast<std::byte*>(bindings_.inputs);
+  for (const Compiled::Group& g : c.groups) {
+    if (g.table < 0) continue;
+    const int64_t bytes = c.bucket.requests * c.stride * 4;
+    if (g.table != end) {
+      const base::Status s =
+          backend_.CopyToDevice(*queue_, inputs + begin, packed + begin, end - begin);
+      if (!s) return s;
+      begin = g.table;
+    }
+    end = g.table + bytes;
+  }
+  return backend_.CopyToDevice(*queue_, inputs + begin, packed + begin, end - begin);
+}
+
 void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& step,
                       std::byte* packed) {
-  const vt::StepHeader header = {static_cast<int32_t>(step.tokens),
-                                 static_cast<int32_t>(step.requests),
-                                 static_cast<int32_t>(step.outputs), 0};
+  const vt::StepHeader header = {
+      static_cast<int32_t>(step.tokens), static_cast<int32_t>(step.requests),
+      static_cast<int32_t>(step.outputs), static_cast<int32_t>(StrideOf(c, rows))};
   std::memcpy(packed, &header, sizeof header);
   if (std::exchange(last_packed_, &c) != &c || packed != bindings_.inputs) {
     std::fill(c.tables.begin(), c.tables.end(), std::pair<uint64_t, size_t>{});
   }
+  c.stride = header.table_stride;
   const auto field = [&](int64_t offset) {
     return offset < 0 ? nullptr : reinterpret_cast<int32_t*>(packed + offset);
   };
@@ -267,7 +323,7 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
       if (int32_t* table = field(g.table)) {
         const size_t count = std::min(row.blocks.size(), static_cast<size_t>(g.width));
         for (size_t i = known; i < count; ++i) {
-          table[static_cast<int64_t>(r) * g.width + static_cast<int64_t>(i)] = row.blocks[i];
+          table[static_cast<int64_t>(r) * c.stride + static_cast<int64_t>(i)] = row.blocks[i];
         }
       }
       if (int32_t* slots = field(g.slots)) {
@@ -323,21 +379,21 @@ base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptio
   Compiled& c = Pick(step, options.hidden);
   Flight& f = flights_[static_cast<size_t>(next_)];
   base::Status done;
-  if (f.packed.empty()) {
+  if (f.packed == nullptr) {
     Pack(c, rows, step, static_cast<std::byte*>(bindings_.inputs));
   } else {
-    Pack(c, rows, step, f.packed.data());
-    done = backend_.CopyToDevice(*queue_, bindings_.inputs, f.packed.data(), c.bytes);
+    Pack(c, rows, step, f.packed);
+    done = Send(c, f.packed);
   }
   if (done && c.graph != 0) {
     ++counters_.replayed;
     done = backend_.ReplayGraph(*queue_, c.graph);
   } else if (done) {
-    ++counters_.eager[options.hidden ? "hidden states" : "no graphs"];
+    ++counters_.eager[c.why_eager];
     done = c.executable->Run(*queue_);
   }
   if (done) {
-    done = Fetch(c, step, !options.hidden && WantsLogprobs(rows), options.logits, f.result);
+    done = Fetch(c, step, !options.hidden && WantsLogprobs(rows), options.logits, f);
   }
   if (done) done = backend_.Record(*queue_, *f.event);
   if (!done) return done;
@@ -348,12 +404,20 @@ base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptio
 
 // Enqueues the copies of what the step gives.
 base::Status StepRunner::Fetch(const Compiled& c, const Bucket& step, bool logprobs, bool logits,
-                               StepResult& result) {
+                               Flight& f) {
+  StepResult& result = f.result;
   const std::vector<vt::ir::ValueId>& outputs = c.executable->plan().graph.outputs;
+  std::byte* staged = f.fetched;
   const auto copy = [&](size_t output, int64_t width, auto& to) -> base::Status {
     to.resize(static_cast<size_t>(step.outputs * width));
     if (to.empty()) return {};
-    return backend_.CopyToHost(*queue_, to.data(), c.executable->ValueAddress(outputs[output]),
+    void* there = to.data();
+    // Logits and hidden states are large and seldom: their copy may wait.
+    if (staged != nullptr && static_cast<const void*>(&to) != &result.values) {
+      there = staged;
+      staged += to.size() * 4;
+    }
+    return backend_.CopyToHost(*queue_, there, c.executable->ValueAddress(outputs[output]),
                                static_cast<int64_t>(to.size() * 4));
   };
   result.outputs = step.outputs;
@@ -381,6 +445,15 @@ base::Result<StepResult*> StepRunner::Retire() {
   const base::Status done = backend_.Wait(*f.event);
   if (!done) return done.error();
   f.slot_words.clear();
+  if (const std::byte* from = f.fetched) {
+    const auto take = [&](auto& to) {
+      if (!to.empty()) std::memcpy(to.data(), from, to.size() * 4);
+      from += to.size() * 4;
+    };
+    take(f.result.tokens);
+    take(f.result.logprobs);
+    take(f.result.best_ids);
+  }
   return &f.result;
 }
 

@@ -126,38 +126,46 @@ class StepRunner {
   struct Compiled {
     vt::ir::Bucket bucket;
     bool hidden = false;
-    int64_t bytes = 0;  // of the packed input
+    int64_t tables_begin = 0;  // of the packed input: the first block table
     std::unique_ptr<vt::Executable> executable;
     vt::GraphHandle graph = 0;
+    const char* why_eager = "";
     int64_t ids = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1, sampling = -1;
     struct Group {
       int64_t slots = -1, table = -1, width = 0;
     };
     std::vector<Group> groups;  // of paged state groups that the graph uses
+    int64_t stride = 0;         // entries a row of the block tables has in the step packed last
     // [request]: the table that stands in the input buffer, and how many blocks of it.
     std::vector<std::pair<uint64_t, size_t>> tables;
   };
+  // Where the host cannot write to the device, `packed` and `fetched` are host memory that copies
+  // need not wait for.
   struct Flight {
     StepResult result;
     std::unique_ptr<vt::Event> event;
-    std::vector<std::byte> packed;  // staging, where the host cannot write to the device
-    std::vector<std::vector<int32_t>> slot_words;  // likewise, of WriteSlot
+    std::byte* packed = nullptr;   // the step's inputs
+    std::byte* fetched = nullptr;  // tokens, log-probabilities and ids, in this order
+    std::vector<std::vector<int32_t>> slot_words;  // of WriteSlot
   };
 
   explicit StepRunner(vt::Backend& backend) : backend_(backend) {}
   base::Result<void*> Own(int64_t bytes);
   base::Status Compile(StepPlans plans);
   base::Status Warm(const StepOptions& options);
+  int64_t StrideOf(const Compiled& c, std::span<const StepRow> rows) const;
   Compiled& Pick(const vt::ir::Bucket& step, bool hidden);
   void Pack(Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,
             std::byte* packed);
+  base::Status Send(const Compiled& c, const std::byte* packed);
   base::Status Fetch(const Compiled& c, const vt::ir::Bucket& step, bool logprobs, bool logits,
-                     StepResult& result);
+                     Flight& f);
+  base::Status Capture(Compiled& c);
 
   vt::Backend& backend_;
   vt::Bindings bindings_;
   std::vector<Compiled> compiled_;  // of one kind ascending
-  std::vector<void*> owned_;
+  std::vector<void*> owned_, owned_by_host_;
   std::unique_ptr<vt::Queue> queue_;
   std::array<Flight, kMaxInFlight> flights_;
   int next_ = 0, in_flight_ = 0;

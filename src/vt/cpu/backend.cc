@@ -31,7 +31,8 @@ CpuBackend::~CpuBackend() {
 
 // --- Target
 
-bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node) const {
+bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
+                          const ir::Bucket&) const {
   using ir::Op;
   const auto type = [&](size_t i) { return graph.value(node.inputs[i]).dtype; };
   const auto kernel = [&](size_t i) {
@@ -49,6 +50,15 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node) const {
     }
     case Op::kLinearAdd:
       return kernel(1) != nullptr;
+    // These save launches, which are cheap here.
+    case Op::kRopeKvWrite:
+    case Op::kNormRopeKvWrite:
+    case Op::kRmsNormLinear:
+    case Op::kLinearActMul:
+    case Op::kRmsNormLinearActMul:
+    case Op::kNormAddNormLinear:
+    case Op::kNormAddNormLinearActMul:
+      return false;
     default:
       return true;
   }
@@ -336,6 +346,12 @@ base::Result<std::unique_ptr<Backend>> CpuPlatform::Open(const Options& options)
     return base::Error{
         base::Code::kNotFound,
         fmt::format("there is no cpu:{}; the CPU is one device, cpu", options.index)};
+  }
+  if (!options.dtype.empty() && options.dtype != "auto" && options.dtype != "float32") {
+    return base::Error{base::Code::kInvalidArgument,
+                       fmt::format("--dtype {}: on a CPU values are f32 whatever the weights are; "
+                                   "give auto, or float32 to expand the weights too",
+                                   base::Printable(options.dtype))};
   }
   constexpr int kMostThreads = 1024;
   if (options.threads < 0 || options.threads > kMostThreads) {

@@ -23,7 +23,8 @@ class CpuBackend : public Backend {
 
   // --- Target
   std::string TargetName() const override { return "cpu-" + kernels_.name; }
-  bool Supports(const ir::Graph& graph, const ir::Node& node) const override;
+  bool Supports(const ir::Graph& graph, const ir::Node& node,
+                const ir::Bucket& bucket) const override;
   ir::DType ValueType() const override { return ir::DType::kF32; }
   ir::DType ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const override;
   ir::WeightLayout LayoutFor(ir::DType format, int64_t rows, int64_t columns,

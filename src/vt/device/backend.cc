@@ -1,6 +1,21 @@
 #include "vt/device/backend.h"
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/strings.h"
+
 namespace vt {
+
+base::Result<void*> Backend::AllocateHost(int64_t bytes) {
+  void* p = std::malloc(static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (p == nullptr) {
+    return base::Error{base::Code::kResourceExhausted,
+                       fmt::format("no memory for {} bytes on the host", bytes)};
+  }
+  return p;
+}
+void Backend::FreeHost(void* p) { std::free(p); }
 
 base::Status Backend::EndCapture(Queue& q) {
   base::Result<GraphHandle> graph = EndCaptureGraph(q);

@@ -95,6 +95,9 @@ class Backend : public ir::Target {
   // inside a capture.
   virtual base::Result<void*> Allocate(int64_t bytes) = 0;  // aligned to 256
   virtual void Free(void* p) = 0;
+  // Host memory that copies need not wait for (pinned, on devices that know such a thing).
+  virtual base::Result<void*> AllocateHost(int64_t bytes);
+  virtual void FreeHost(void* p);
   // Whether host code may read and write device pointers directly.
   virtual bool HostAddressable() const = 0;
 
@@ -107,7 +110,7 @@ class Backend : public ir::Target {
   virtual base::Status Synchronize(Queue& q) = 0;
   virtual base::Result<std::unique_ptr<Event>> CreateEvent() = 0;
   virtual base::Status Record(Queue& q, Event& e) = 0;
-  virtual base::Status Wait(Event& e) = 0;  // the host waits
+  virtual base::Status Wait(Event& e) = 0;         // the host waits
   virtual base::Result<bool> Ready(Event& e) = 0;  // whether Wait would return at once
 
   // --- weights and state
@@ -127,6 +130,8 @@ class Backend : public ir::Target {
   virtual base::Result<GraphHandle> EndCaptureGraph(Queue& q) = 0;
   virtual base::Status ReplayGraph(Queue& q, GraphHandle graph) = 0;
   virtual void DestroyGraph(GraphHandle graph) = 0;
+  // Operations of a captured graph; -1 where the device does not say.
+  virtual int64_t CapturedNodes(GraphHandle) const { return -1; }
   // One current graph, in terms of the handles above: EndCapture keeps it, Replay runs it.
   base::Status EndCapture(Queue& q);
   base::Status Replay(Queue& q);
@@ -150,6 +155,8 @@ class Platform {
     int index = 0;
     int threads = 0;  // CPUs: 0 means one a core
     std::string isa;  // CPUs: "" picks the best; else "scalar", "avx2", ... (refused where absent)
+    // Type of values between nodes: "auto", "bfloat16", "float16", "float32". CPUs know f32 alone.
+    std::string dtype;
   };
   virtual base::Result<std::unique_ptr<Backend>> Open(const Options& options) = 0;
 };

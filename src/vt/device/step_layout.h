@@ -1,8 +1,9 @@
 // The packed input buffer of a step: all of a step's data goes to the device in this one buffer.
 //
-// Header: i32 tokens, requests, outputs of this very step (at most the bucket's). Then the inputs
-// that the graph uses, in the order of Fields(), each aligned to 16 bytes, sized for the bucket.
-// Rows past the step's counts are padding: slot -1, length 0.
+// Header: i32 tokens, requests, outputs of this very step (at most the bucket's), and the row
+// stride of its block tables. Then the inputs that the graph uses, in the order of fields(), each
+// aligned to 16 bytes, sized for the bucket; block tables last, of which only R rows of the stride
+// are in use. Rows past the step's counts are padding: slot -1, length 0.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,13 @@
 namespace vt {
 
 struct StepHeader {
-  int32_t tokens, requests, outputs, reserved;
+  int32_t tokens, requests, outputs;
+  int32_t table_stride;  // entries; a host-addressable device has the table's whole width here
 };
 
 class StepLayout {
  public:
-  // Fields of every kInput value of the graph, in value order.
+  // Fields of every kInput value of the graph: block tables last, else in value order.
   StepLayout(const ir::Graph& graph, const ir::Bucket& bucket);
 
   struct Field {

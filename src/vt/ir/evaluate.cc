@@ -355,11 +355,11 @@ Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& 
               int64_t block_size) {
   const FusedDefinition& def = DefinitionOf(op);
   std::vector<Tensor> results(def.parts.size());
-  for (size_t p = 0; p < def.parts.size(); ++p) {
-    std::vector<const Tensor*> args;
-    for (const int i : def.parts[p].inputs) {
-      args.push_back(i >= 0 ? &results[static_cast<size_t>(i)] : in[static_cast<size_t>(~i)]);
-    }
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& t : results) pointers.push_back(&t);
+  for (size_t p = 0; p < ComputedParts(def); ++p) {
+    const std::vector<const Tensor*> args =
+        ArgumentsOf(def, p, pointers, std::span<const Tensor* const>(in));
     auto r = Evaluate(def.parts[p].op, attrs.parts[p], args, state, block_size);
     if (!r) return r.error();
     results[p] = std::move((*r)[0]);

@@ -15,8 +15,9 @@ bool IsCommutative(Op op) { return op == Op::kAdd || op == Op::kMul; }
 bool IsBinary(Op op) { return IsCommutative(op) || op == Op::kSub || op == Op::kDiv; }
 
 struct Match {
-  std::vector<NodeId> nodes;    // by part
+  std::vector<NodeId> nodes;    // by part, the context's last
   std::vector<ValueId> inputs;  // of the fused op
+  std::vector<ValueId> rest;    // those that follow
 };
 
 class Matcher {
@@ -25,11 +26,14 @@ class Matcher {
 
   std::optional<Match> At(NodeId root) {
     Match m{std::vector<NodeId>(def_.parts.size(), -1),
-            std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone)};
+            std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone),
+            {}};
     if (!Part(def_.parts.size() - 1, root, m)) return std::nullopt;
     for (const NodeId n : m.nodes) {
       if (n < 0) return std::nullopt;
     }
+    m.inputs.insert(m.inputs.end(), m.rest.begin(), m.rest.end());
+    m.nodes.resize(ComputedParts(def_));
     return m;
   }
 
@@ -41,10 +45,11 @@ class Matcher {
     if (m.nodes[p] >= 0) return m.nodes[p] == n;
     const FusedPart& part = def_.parts[p];
     if (node(n).op != part.op) return false;
-    // Extra inputs (segments, biases) have no place in a definition; broadcast operands none in a
-    // fused kernel.
+    // Broadcast operands have no place in a fused kernel, nor have extra inputs (segments, biases)
+    // where the definition does not say so.
     std::vector<ValueId> args = node(n).inputs;
-    if (args.size() != part.inputs.size()) return false;
+    const bool rest = part.inputs.back() == kRest;
+    if (rest ? args.size() < part.inputs.size() : args.size() != part.inputs.size()) return false;
     if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape)
       return false;
     if (Inputs(p, n, args, m)) return true;
@@ -58,15 +63,18 @@ class Matcher {
     m.nodes[p] = n;
     bool ok = true;
     for (size_t i = 0; i < args.size() && ok; ++i) {
-      const int wanted = def_.parts[p].inputs[i];
-      if (wanted < 0) {
+      const std::vector<int>& inputs = def_.parts[p].inputs;
+      const int wanted = inputs[std::min(i, inputs.size() - 1)];
+      if (wanted == kAny) continue;
+      if (wanted == kRest) {
+        m.rest.push_back(args[i]);
+      } else if (wanted < 0) {
         ValueId& bound = m.inputs[static_cast<size_t>(~wanted)];
         ok = bound == kNone || bound == args[i];
         bound = args[i];
       } else {
         const Value& v = graph_.value(args[i]);
-        ok = v.kind == ValueKind::kNode && v.producer >= 0 &&
-             node(v.producer).outputs[0] == args[i] &&
+        ok = v.producer >= 0 && node(v.producer).outputs[0] == args[i] &&
              Part(static_cast<size_t>(wanted), v.producer, m);
       }
     }
@@ -84,7 +92,7 @@ struct Fused {
   Node node;
   NodeId before;  // the fused node stands before the node that now has this index
 };
-std::optional<Fused> TryFuse(const Graph& graph, const Target& target,
+std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const Bucket& bucket,
                              const std::vector<std::vector<NodeId>>& users,
                              const FusedDefinition& def, const Match& m) {
   const auto inside = [&](NodeId n) {
@@ -94,7 +102,7 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target,
   for (const NodeId n : m.nodes) attrs.parts.push_back(graph.nodes[static_cast<size_t>(n)].attrs);
   if (def.predicate != nullptr && !def.predicate(attrs.parts)) return std::nullopt;
 
-  NodeId before = m.nodes.back();
+  NodeId before = *std::max_element(m.nodes.begin(), m.nodes.end());
   for (size_t p = 0; p < m.nodes.size(); ++p) {
     const ValueId v = graph.nodes[static_cast<size_t>(m.nodes[p])].outputs[0];
     const bool is_output =
@@ -111,7 +119,7 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target,
   }
   for (const ValueId v : m.inputs) {
     const NodeId producer = graph.value(v).producer;
-    if (producer >= before || inside(producer)) return std::nullopt;
+    if (producer >= before || (producer >= 0 && inside(producer))) return std::nullopt;
   }
 
   const Node& root = graph.nodes[static_cast<size_t>(m.nodes.back())];
@@ -129,7 +137,7 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target,
   std::vector<Value> inputs;
   for (const ValueId v : node.inputs) inputs.push_back(graph.value(v));
   if (!InferOutputs(node.op, node.attrs, inputs)) return std::nullopt;
-  if (!target.Supports(graph, node)) return std::nullopt;
+  if (!target.Supports(graph, node, bucket)) return std::nullopt;
   return Fused{std::move(node), before};
 }
 
@@ -147,13 +155,13 @@ void Apply(Graph& graph, const Match& m, Fused fused) {
 
 }  // namespace
 
-void Fuse(Graph& graph, const Target& target) {
+void Fuse(Graph& graph, const Target& target, const Bucket& bucket) {
   for (const FusedDefinition& def : FusedDefinitions()) {
     auto users = graph.Users();
     for (size_t root = 0; root < graph.nodes.size(); ++root) {
       const auto match = Matcher(graph, def).At(static_cast<NodeId>(root));
       if (!match) continue;
-      auto fused = TryFuse(graph, target, users, def, *match);
+      auto fused = TryFuse(graph, target, bucket, users, def, *match);
       if (!fused) continue;
       const ValueId last = graph.nodes[root].outputs[0];
       Apply(graph, *match, std::move(*fused));

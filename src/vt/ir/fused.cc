@@ -26,8 +26,74 @@ bool IsSoftCap(std::span<const Attrs> parts) {
          std::fabs(in.multiply * out.multiply - 1) < 1e-5f;
 }
 
+// Gate and up: the halves of one linear of two weights of the same size, the first one activated.
+bool GateAndUp(std::span<const Attrs> parts) {
+  const size_t first = parts.size() - 5;
+  const auto& linear = parts[first].as<LinearAttrs>();
+  const auto &up = parts[first + 1].as<SliceAttrs>(), &gate = parts[first + 2].as<SliceAttrs>();
+  return linear.segments == 2 && !linear.bias && gate.begin == 0 && up.begin == gate.size &&
+         up.size == gate.size;
+}
+
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
+      {Op::kNormAddNormLinearActMul,
+       4,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kAdd, {~2, 0}},
+        {Op::kRmsNorm, {1, ~3}},
+        {Op::kLinear, {2, kRest}},
+        {Op::kSlice, {3}},
+        {Op::kSlice, {3}},
+        {Op::kUnary, {5}},
+        {Op::kMul, {6, 4}}},
+       {1, 7},
+       GateAndUp},
+      {Op::kNormRopeKvWrite,
+       8,
+       {{Op::kRmsNorm, {~0, ~6}},
+        {Op::kRope, {0, ~3}},
+        {Op::kRmsNorm, {~1, ~7}},
+        {Op::kRope, {2, ~3}},
+        {Op::kKvWrite, {~4, 3, ~2, ~5}},
+        {Op::kAttention, {1, 4, kAny, kAny, kAny, kAny}, true}},
+       {1, 4},
+       nullptr},
+      {Op::kRmsNormLinearActMul,
+       2,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kLinear, {0, kRest}},
+        {Op::kSlice, {1}},
+        {Op::kSlice, {1}},
+        {Op::kUnary, {3}},
+        {Op::kMul, {4, 2}}},
+       {5},
+       GateAndUp},
+      {Op::kLinearActMul,
+       1,
+       {{Op::kLinear, {~0, kRest}},
+        {Op::kSlice, {0}},
+        {Op::kSlice, {0}},
+        {Op::kUnary, {2}},
+        {Op::kMul, {3, 1}}},
+       {4},
+       GateAndUp},
+      {Op::kRopeKvWrite,
+       6,
+       {{Op::kRope, {~0, ~3}},
+        {Op::kRope, {~1, ~3}},
+        {Op::kKvWrite, {~4, 1, ~2, ~5}},
+        {Op::kAttention, {0, 2, kAny, kAny, kAny, kAny}, true}},
+       {0, 2},
+       nullptr},
+      {Op::kNormAddNormLinear,
+       4,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kAdd, {~2, 0}},
+        {Op::kRmsNorm, {1, ~3}},
+        {Op::kLinear, {2, kRest}}},
+       {1, 3},
+       nullptr},
       {Op::kAddRmsNormQuantize,
        3,
        {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}, {Op::kQuantize, {1}}},
@@ -45,11 +111,23 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
       {Op::kRmsNormRope, 3, {{Op::kRmsNorm, {~0, ~1}}, {Op::kRope, {0, ~2}}}, {1}, nullptr},
       {Op::kLinearAdd, 3, {{Op::kLinear, {~0, ~1}}, {Op::kAdd, {0, ~2}}}, {1}, PlainLinear},
       {Op::kRmsNormQuantize, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kQuantize, {0}}}, {1}, LastIsInt8},
+      {Op::kRmsNormLinear, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kLinear, {0, kRest}}}, {1}, nullptr},
   }};
   return table;
 }
 
 }  // namespace
+
+size_t ComputedParts(const FusedDefinition& d) {
+  return d.parts.size() - (d.parts.back().context ? 1 : 0);
+}
+
+bool IsVariadic(const FusedDefinition& d) {
+  for (const FusedPart& p : d.parts) {
+    if (p.inputs.back() == kRest) return true;
+  }
+  return false;
+}
 
 std::span<const FusedDefinition> FusedDefinitions() { return Table(); }
 

@@ -44,17 +44,32 @@ namespace vt::ir {
     "(logits [O, V], params [O, 32], tokens [O]) -> (values [O, 22], ids i32 [O, 20])")
 
 // Fused ops: each is defined by the primitives named here (fused.cc holds the definition as data).
-#define VT_FUSED_OPS(X)                                                                          \
-  X(AddRmsNorm, "add_rms_norm", FusedAttrs, "(a, b, w) -> (s = a + b, rms_norm(s, w))")          \
-  X(RmsNormAdd, "rms_norm_add", FusedAttrs, "(x, w, r) -> r + rms_norm(x, w): Gemma's sandwich") \
-  X(ActMul, "act_mul", FusedAttrs, "(g, u) -> fn(g) * u")                                        \
-  X(RmsNormRope, "rms_norm_rope", FusedAttrs, "(x, w, positions) -> rope(rms_norm(x, w))")       \
-  X(LinearAdd, "linear_add", FusedAttrs, "(x, w, r) -> linear(x, w) + r")                        \
-  X(RmsNormQuantize, "rms_norm_quantize", FusedAttrs, "(x, w) -> quantize(rms_norm(x, w))")      \
-  X(AddRmsNormQuantize, "add_rms_norm_quantize", FusedAttrs,                                     \
-    "(a, b, w) -> (s, quantize(rms_norm(s, w)))")                                                \
-  X(ActMulQuantize, "act_mul_quantize", FusedAttrs, "(g, u) -> quantize(fn(g) * u)")             \
-  X(SoftCap, "softcap", FusedAttrs, "x -> c * tanh(x / c)")
+#define VT_FUSED_OPS(X)                                                                           \
+  X(AddRmsNorm, "add_rms_norm", FusedAttrs, "(a, b, w) -> (s = a + b, rms_norm(s, w))")           \
+  X(RmsNormAdd, "rms_norm_add", FusedAttrs, "(x, w, r) -> r + rms_norm(x, w): Gemma's sandwich")  \
+  X(ActMul, "act_mul", FusedAttrs, "(g, u) -> fn(g) * u")                                         \
+  X(RmsNormRope, "rms_norm_rope", FusedAttrs, "(x, w, positions) -> rope(rms_norm(x, w))")        \
+  X(LinearAdd, "linear_add", FusedAttrs, "(x, w, r) -> linear(x, w) + r")                         \
+  X(RmsNormQuantize, "rms_norm_quantize", FusedAttrs, "(x, w) -> quantize(rms_norm(x, w))")       \
+  X(AddRmsNormQuantize, "add_rms_norm_quantize", FusedAttrs,                                      \
+    "(a, b, w) -> (s, quantize(rms_norm(s, w)))")                                                 \
+  X(ActMulQuantize, "act_mul_quantize", FusedAttrs, "(g, u) -> quantize(fn(g) * u)")              \
+  X(SoftCap, "softcap", FusedAttrs, "x -> c * tanh(x / c)")                                       \
+  X(RopeKvWrite, "rope_kv_write", FusedAttrs,                                                     \
+    "(q, k, v, positions, state, slots) -> (rope(q), state with rope(k) and v)")                  \
+  X(NormRopeKvWrite, "norm_rope_kv_write", FusedAttrs,                                            \
+    "(q, k, v, positions, state, slots, wq, wk) -> the same of rms_norm(q, wq), rms_norm(k, wk)") \
+  X(RmsNormLinear, "rms_norm_linear", FusedAttrs,                                                 \
+    "(x, w, W0.., b0..) -> linear(rms_norm(x, w), W0.., b0..)")                                   \
+  X(LinearActMul, "linear_act_mul", FusedAttrs, "(x, W0, W1) -> fn(x W0^T) * (x W1^T)")           \
+  X(RmsNormLinearActMul, "rms_norm_linear_act_mul", FusedAttrs,                                   \
+    "(x, w, W0, W1) -> linear_act_mul(rms_norm(x, w), W0, W1)")                                   \
+  X(NormAddNormLinear, "norm_add_norm_linear", FusedAttrs,                                        \
+    "(x, w1, r, w2, W0.., b0..) -> (s = r + rms_norm(x, w1), linear(rms_norm(s, w2), W0.., "      \
+    "b0..))")                                                                                     \
+  X(NormAddNormLinearActMul, "norm_add_norm_linear_act_mul", FusedAttrs,                          \
+    "(x, w1, r, w2, W0, W1) -> (s = r + rms_norm(x, w1), linear_act_mul(rms_norm(s, w2), W0, "    \
+    "W1))")
 
 enum class Op : uint8_t {
 #define VT_OP(id, ...) k##id,
@@ -80,6 +95,7 @@ struct StateWrite {
 constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kKvWrite) return {0, 0};
   if (op == Op::kSample) return {2, 1};
+  if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
   return {};
 }
 constexpr bool WritesState(Op op) { return WriteOf(op).input >= 0; }

@@ -24,7 +24,7 @@ void CommonSubexpressions(Graph& graph);
 // Replaces sub-graphs by fused ops where the target supports them. Longest definitions first.
 // Intermediate values that are used elsewhere, or are outputs, block a fusion unless the fused op
 // yields them too.
-void Fuse(Graph& graph, const Target& target);
+void Fuse(Graph& graph, const Target& target, const Bucket& bucket);
 
 // Drops nodes whose outputs nobody uses; state writes stay.
 void DropDeadNodes(Graph& graph);
@@ -72,6 +72,8 @@ struct Plan {
   Graph graph;
   std::vector<std::string> kernels;  // by node
   MemoryPlan memory;
+  // What the target asked for beside values, in the arena behind them.
+  int64_t workspace_offset = 0, workspace_bytes = 0;
 };
 
 // All passes in order. `trace`, when given, receives (pass name, dump) after each.

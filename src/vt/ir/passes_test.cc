@@ -14,7 +14,7 @@ namespace {
 class FakeTarget : public Target {
  public:
   std::string TargetName() const override { return "fake"; }
-  bool Supports(const Graph&, const Node& node) const override {
+  bool Supports(const Graph&, const Node& node, const Bucket&) const override {
     return !IsFused(node.op) || fused;
   }
   DType ValueType() const override { return type; }
@@ -28,6 +28,8 @@ class FakeTarget : public Target {
     return std::string(Name(node.op)) + ".fake";
   }
   Rates MachineRates() const override { return {}; }
+  int64_t WorkspaceBytes(const Graph&, const Bucket&) const override { return workspace; }
+  int64_t workspace = 0;
 
   bool fused = true;
   bool quantise = true;
@@ -204,7 +206,7 @@ TEST(Lower, FusesWithoutQuantisation) {
   ASSERT_TRUE(Verify(plan.graph));
   EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNorm), 2);
   EXPECT_EQ(CountNodes(plan.graph, Op::kActMul), 1);
-  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNorm), 1);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNormLinear), 1);
 }
 
 TEST(Lower, FusesNothingThatTheTargetLacks) {
@@ -231,7 +233,7 @@ TEST(Fuse, AnOutputOfTheGraphInsideAPatternBlocksIt) {
   const ValueId act = b.Act(x, Activation::kSilu);
   auto g = b.Finish({b.Mul(act, x), act});
   ASSERT_TRUE(g);
-  Fuse(*g, FakeTarget());
+  Fuse(*g, FakeTarget(), kBucket);
   EXPECT_EQ(CountNodes(*g, Op::kActMul), 0);
 }
 
@@ -242,7 +244,7 @@ TEST(Fuse, MatchesACommutedMultiplication) {
   const ValueId y = b.Mul(up, b.Act(x, Activation::kGeluTanh));
   auto g = b.Finish({y});
   ASSERT_TRUE(g);
-  Fuse(*g, FakeTarget());
+  Fuse(*g, FakeTarget(), kBucket);
   ASSERT_TRUE(Verify(*g));
   const Node* fused = Find(*g, Op::kActMul);
   ASSERT_NE(fused, nullptr);
@@ -254,7 +256,7 @@ TEST(Fuse, DoesNotConsumeItsOwnInput) {
   const ValueId act = b.Act(b.Embed("e.weight", 9, 32), Activation::kSilu);
   auto g = b.Finish({b.Mul(act, act)});
   ASSERT_TRUE(g);
-  Fuse(*g, FakeTarget());
+  Fuse(*g, FakeTarget(), kBucket);
   ASSERT_TRUE(Verify(*g));
   EXPECT_EQ(CountNodes(*g, Op::kActMul), 0);
 }
@@ -269,7 +271,7 @@ TEST(Fuse, PlacesTheFusedNodeBeforeAnEarlyUserOfTheSum) {
   const ValueId y = b.RmsNorm(s, "n.weight", 1e-5f);
   auto g = b.Finish({early, y});
   ASSERT_TRUE(g);
-  Fuse(*g, FakeTarget());
+  Fuse(*g, FakeTarget(), kBucket);
   ASSERT_TRUE(Verify(*g)) << Verify(*g).error().message << Dump(*g);
   EXPECT_EQ(CountNodes(*g, Op::kAddRmsNorm), 1);
 }
@@ -286,11 +288,130 @@ TEST(Fuse, FindsSoftCapAndGemmasSandwichAndHeadNorms) {
                            {.rotary_dim = 8, .frequencies = {1, 1, 1, 1}});
   auto g = b.Finish({b.SoftCap(r, 30), h});
   ASSERT_TRUE(g) << g.error().message;
-  Fuse(*g, FakeTarget());
+  Fuse(*g, FakeTarget(), kBucket);
   ASSERT_TRUE(Verify(*g));
   EXPECT_EQ(CountNodes(*g, Op::kSoftCap), 1);
   EXPECT_EQ(CountNodes(*g, Op::kRmsNormAdd), 1);
   EXPECT_EQ(CountNodes(*g, Op::kRmsNormRope), 1);
+}
+
+// Two Gemma layers' worth: what a decode step of a GPU should be made of.
+TEST(Fuse, FindsLinearsWithTheirNormsAndGates) {
+  const auto weights = [](const std::string& n) -> std::optional<WeightInfo> {
+    if (n.find("norm") != std::string::npos) return WeightInfo{DType::kF32, {32}};
+    if (n == "down.weight") return WeightInfo{DType::kF32, {32, 48}};
+    if (n == "e.weight") return WeightInfo{DType::kF32, {9, 32}};
+    if (n.find("bias") != std::string::npos) return WeightInfo{DType::kF32, {32}};
+    return WeightInfo{DType::kF32, {n[0] == 'q' || n[0] == 'o' ? 32 : 48, 32}};
+  };
+  Builder b("m", weights, {});
+  ValueId x = b.Embed("e.weight", 9, 32);
+  // A norm before two linears with biases, of which one has another user too.
+  const ValueId h = b.RmsNorm(x, "norm1.weight", 1e-5f);
+  const ValueId q = b.Linear(h, "q", 32, true), q2 = b.Linear(h, "q2", 32, true);
+  const ValueId o = b.Linear(b.Emit(Op::kSub, "sub", {q, q2}), "o", 32);
+  const ValueId r = b.Add(x, b.RmsNorm(o, "norm2.weight", 1e-5f, 1));
+  const ValueId m = b.RmsNorm(r, "norm3.weight", 1e-5f, 1);
+  const ValueId gate = b.Linear(m, "gate", 48), up = b.Linear(m, "up", 48);
+  const ValueId g = b.Mul(b.Act(gate, Activation::kSilu), up);
+  const ValueId d = b.Linear(g, "down", 32);
+  const ValueId r2 = b.Add(r, b.RmsNorm(d, "norm4.weight", 1e-5f, 1));
+  const ValueId last = b.Linear(b.RmsNorm(r2, "norm5.weight", 1e-5f), "q3", 32);
+  auto graph = b.Finish({last, r2});
+  ASSERT_TRUE(graph) << graph.error().message;
+  const Plan plan = Lower(*graph, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(plan.graph)) << Verify(plan.graph).error().message << Dump(plan.graph);
+  std::vector<Op> ops;
+  for (const Node& n : plan.graph.nodes) {
+    if (n.op != Op::kSlice) ops.push_back(n.op);
+  }
+  EXPECT_EQ(ops,
+            (std::vector<Op>{Op::kEmbed, Op::kRmsNormLinear, Op::kSub, Op::kLinear,
+                             Op::kNormAddNormLinearActMul, Op::kLinear, Op::kNormAddNormLinear}))
+      << Dump(plan.graph);
+  const Node* first = Find(plan.graph, Op::kRmsNormLinear);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->inputs.size(), 6u);  // x, its norm's weight, two matrices, two biases
+  // The same without fusing means the same.
+  EXPECT_GT(Predict(plan.graph, *first, kBucket, 1, {}).flops,
+            0.9 * 2 * 2 * 32 * 32 * static_cast<double>(kBucket.tokens));
+}
+
+TEST(Fuse, AGateThatIsTheSecondHalfIsLeftAlone) {
+  const auto weights = [](const std::string& n) -> std::optional<WeightInfo> {
+    if (n == "e.weight") return WeightInfo{DType::kF32, {9, 32}};
+    return WeightInfo{DType::kF32, {48, 32}};
+  };
+  Builder b("m", weights, {});
+  const ValueId x = b.Embed("e.weight", 9, 32);
+  const ValueId up = b.Linear(x, "up", 48), gate = b.Linear(x, "gate", 48);
+  auto g = b.Finish({b.Mul(up, b.Act(gate, Activation::kSilu))});
+  ASSERT_TRUE(g);
+  const Plan plan = Lower(*g, FakeTarget(), kBucket);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kLinearActMul), 0);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kActMul), 1);
+}
+
+// q and k meet at the attention alone.
+TEST(Fuse, TiesRotationsAndTheCacheWriteTogether) {
+  for (const bool normed : {false, true}) {
+    const auto weights = [](const std::string& n) -> std::optional<WeightInfo> {
+      if (n == "e.weight") return WeightInfo{DType::kF32, {9, 32}};
+      if (n.find("norm") != std::string::npos) return WeightInfo{DType::kF32, {16}};
+      return WeightInfo{DType::kF32, {n[0] == 'q' ? 64 : 32, 32}};
+    };
+    Builder b("m", weights, {});
+    ValueId x = b.Embed("e.weight", 9, 32);
+    const RopeAttrs rope{.rotary_dim = 16, .frequencies = std::vector<float>(8, 0.5f)};
+    for (int layer = 0; layer < 2; ++layer) {
+      ValueId q = b.Heads(b.Linear(x, "q", 64), 4, 16), k = b.Heads(b.Linear(x, "k", 32), 2, 16);
+      const ValueId v = b.Heads(b.Linear(x, "v", 32), 2, 16);
+      if (normed) {
+        q = b.RmsNorm(q, "qnorm.weight", 1e-6f);
+        k = b.RmsNorm(k, "knorm.weight", 1e-6f, 1);
+      }
+      const ValueId a = b.Attention(b.Rope(q, rope), b.Rope(k, rope), v,
+                                    {.heads = 4, .kv_heads = 2, .head_dim = 16}, "attn");
+      x = b.Slice(a, 0, 32);
+    }
+    auto g = b.Finish({x});
+    ASSERT_TRUE(g) << g.error().message;
+    const Plan plan = Lower(*g, FakeTarget(), kBucket);
+    ASSERT_TRUE(Verify(plan.graph)) << Verify(plan.graph).error().message << Dump(plan.graph);
+    const Op fused = normed ? Op::kNormRopeKvWrite : Op::kRopeKvWrite;
+    EXPECT_EQ(CountNodes(plan.graph, fused), 2) << Dump(plan.graph);
+    EXPECT_EQ(CountNodes(plan.graph, Op::kKvWrite), 0);
+    EXPECT_EQ(CountNodes(plan.graph, Op::kAttention), 2);
+    EXPECT_EQ(Find(plan.graph, fused)->inputs.size(), normed ? 8u : 6u);
+  }
+}
+
+TEST(Lower, ATargetsWorkspaceStandsBehindTheValues) {
+  FakeTarget target;
+  target.workspace = 1000;
+  const Plan plan = Lower(Block().graph, target, kBucket);
+  EXPECT_EQ(plan.workspace_bytes, 1000);
+  EXPECT_EQ(plan.workspace_offset % 256, 0);
+  EXPECT_EQ(plan.memory.arena_bytes, plan.workspace_offset + 1000);
+  for (const Placement& p : plan.memory.places) {
+    if (p.buffer == kNone) continue;
+    EXPECT_LE(p.offset, plan.workspace_offset);
+  }
+}
+
+// What the sampler and the graph's end read is f32, and so is what that is computed from value by
+// value.
+TEST(Lower, CappedLogitsAreF32BeforeTheCapToo) {
+  Builder b(
+      "m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}, {"h.weight", {DType::kF32, {9, 32}}}}),
+      {});
+  auto g = b.Finish({b.SoftCap(b.Linear(b.Embed("e.weight", 9, 32), "h", 9), 30)});
+  ASSERT_TRUE(g);
+  FakeTarget target;
+  target.type = DType::kBF16;
+  const Plan plan = Lower(*g, target, kBucket);
+  EXPECT_EQ(plan.graph.value(Find(plan.graph, Op::kLinear)->outputs[0]).dtype, DType::kF32);
+  EXPECT_EQ(plan.graph.value(Find(plan.graph, Op::kEmbed)->outputs[0]).dtype, DType::kBF16);
 }
 
 // Live ranges are recomputed here from scratch, by walking views through node inputs.

@@ -36,14 +36,29 @@ double OpsAnElement(Op op) {
   }
 }
 
+// Whether the op is a linear or has one among its parts.
+bool IsLinear(Op op) {
+  if (!IsFused(op)) return op == Op::kLinear;
+  for (const FusedPart& part : DefinitionOf(op).parts) {
+    if (part.op == Op::kLinear) return true;
+  }
+  return false;
+}
+
 double Flops(const Graph& g, const Node& node, const Bucket& b, double attended) {
   const double elements = static_cast<double>(Elements(g.value(node.outputs[0]).shape, b));
-  switch (node.op) {
-    case Op::kLinear:
-    case Op::kLinearAdd: {
-      const double k = static_cast<double>(g.value(node.inputs[0]).shape.back().At(b));
-      return 2 * k * elements;
+  if (IsLinear(node.op)) {
+    // Each matrix meets every row of what is read.
+    const double rows = static_cast<double>(Rows(g.value(node.inputs[0]).shape, b));
+    double flops = 0;
+    for (const ValueId v : node.inputs) {
+      const Value& w = g.value(v);
+      if (w.kind == ValueKind::kWeight && w.shape.size() == 2)
+        flops += 2 * rows * static_cast<double>(Elements(w.shape, b));
     }
+    return flops;
+  }
+  switch (node.op) {
     case Op::kAttention: {
       const auto& a = node.attrs.as<AttentionAttrs>();
       return 4 * static_cast<double>(b.tokens * a.heads * a.head_dim) * attended;

@@ -180,16 +180,14 @@ Types Rule::Reshape() {
 Types Rule::Fused() {
   const FusedDefinition& def = DefinitionOf(op_);
   const auto* a = Get<FusedAttrs>();
-  if (a == nullptr || a->parts.size() != def.parts.size())
+  if (a == nullptr || a->parts.size() != ComputedParts(def))
     return Bad("needs the attributes of its parts");
-  if (in_.size() != static_cast<size_t>(def.inputs))
-    return Bad(fmt::format("needs {} inputs", def.inputs));
+  const auto least = static_cast<size_t>(def.inputs) + (IsVariadic(def) ? 1 : 0);
+  if (in_.size() < least || (in_.size() > least && !IsVariadic(def)))
+    return Bad(fmt::format("needs {} inputs", least));
   std::vector<Value> results;
-  for (size_t p = 0; p < def.parts.size(); ++p) {
-    std::vector<Value> args;
-    for (const int i : def.parts[p].inputs) {
-      args.push_back(i >= 0 ? results[static_cast<size_t>(i)] : in_[static_cast<size_t>(~i)]);
-    }
+  for (size_t p = 0; p < ComputedParts(def); ++p) {
+    const std::vector<Value> args = ArgumentsOf(def, p, results, in_);
     auto types = InferOutputs(def.parts[p].op, a->parts[p], args);
     if (!types) return types.error().In(std::string(Name(op_)));
     results.push_back({.name = "part", .dtype = (*types)[0].dtype, .shape = (*types)[0].shape});

@@ -31,9 +31,21 @@ class Target {
   virtual ~Target() = default;
   virtual std::string TargetName() const = 0;  // "cpu-avx2"
 
-  // Whether a kernel exists for this node with its inputs' types. Every primitive that models use
-  // must be supported.
-  virtual bool Supports(const Graph& graph, const Node& node) const = 0;
+  // Whether a kernel exists for this node with its inputs' types and this bucket's sizes. Every
+  // primitive that models use must be supported.
+  virtual bool Supports(const Graph& graph, const Node& node, const Bucket& bucket) const = 0;
+
+  // Memory that the plan's nodes share beside the arena's values: partial sums, work lists, the
+  // workspaces of libraries. Bytes.
+  virtual int64_t WorkspaceBytes(const Graph& graph, const Bucket& bucket) const {
+    (void)graph, (void)bucket;
+    return 0;
+  }
+  // How many launches run this node; 0 for views that cost nothing.
+  virtual int Launches(const Graph& graph, const Node& node, const Bucket& bucket) const {
+    (void)graph, (void)node, (void)bucket;
+    return 1;
+  }
 
   // Type of values between nodes: f32 on CPUs, bf16 on GPUs.
   virtual DType ValueType() const = 0;
@@ -41,6 +53,10 @@ class Target {
   // Which form a linear wants its input in for a weight of this format: ValueType() or an
   // activation format.
   virtual DType ActivationFormat(DType weight, const Bucket& bucket) const = 0;
+
+  // The type that a matrix stored as `stored` has on this device: that of its values where it is
+  // converted when it is loaded.
+  virtual DType HeldFormat(DType stored) const { return stored; }
 
   // Layout in which the backend holds a weight. Rows and columns are those of the checkpoint:
   // [rows, columns].

@@ -35,7 +35,7 @@ class NullBackend : public Backend {
   explicit NullBackend(const NullOptions& options) : options_(options) {}
 
   std::string TargetName() const override { return "null"; }
-  bool Supports(const ir::Graph&, const ir::Node& node) const override {
+  bool Supports(const ir::Graph&, const ir::Node& node, const ir::Bucket&) const override {
     return !ir::IsFused(node.op);
   }
   ir::DType ValueType() const override { return ir::DType::kF32; }

@@ -1,0 +1,21 @@
+# Files of kernels, each compiled for CUDA, for AMD and as C++ for the emulated device.
+set(gpu_kernel_files
+  attention_begin.cu
+  attention_decode_bf16.cu
+  attention_decode_f16.cu
+  attention_decode_f32.cu
+  attention_write.cu
+  choice.cu
+  choice_logprobs.cu
+  choice_sample.cu
+  rows_map.cu
+  rows_norm.cu
+  rows_rope.cu
+  rows_softmax.cu
+  linear_skinny_bf16.cu
+  linear_skinny_f16.cu
+  linear_skinny_f32.cu
+  linear_tile_bf16.cu
+  linear_tile_f16.cu
+  linear_tile_f32.cu
+)

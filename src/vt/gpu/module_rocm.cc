@@ -1,0 +1,30 @@
+// The entry of libvt_rocm.so.
+#include <cstdlib>
+
+#include "vt/device/registry.h"
+#include "vt/gpu/backend.h"
+#include "vt/gpu/embedded_code.h"
+#include "vt/gpu/vendor_driver.h"
+
+namespace vt::gpu {
+std::span<const EmbeddedCode> RocmCode();
+}
+
+extern "C" __attribute__((visibility("default"))) const vt::ModuleEntry* vt_module() {
+  static const vt::ModuleEntry entry = {
+      vt::BuildId(), "rocm", []() -> vt::Platform* {
+        vt::gpu::ModuleTraits traits;
+        traits.name = "rocm";
+        traits.make_driver = [] {
+          // Tests put a stand-in there.
+          const char* library = std::getenv("VLLM_HIP_LIBRARY");
+          std::vector<std::string> libraries;
+          if (library != nullptr) libraries.push_back(library);
+          return vt::gpu::MakeVendorDriver(vt::gpu::Vendor::kRocm, libraries);
+        };
+        for (const vt::gpu::EmbeddedCode& code : vt::gpu::RocmCode())
+          traits.images.push_back({std::string(code.arch), code.bytes});
+        return new vt::gpu::GpuPlatform(std::move(traits));
+      }};
+  return &entry;
+}
