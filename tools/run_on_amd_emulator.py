@@ -319,8 +319,9 @@ def serve():
                     raise RuntimeError("the device's memory cannot be mapped at its address")
                 emulator = Emulator()
                 answers.write("ok\n")
-            elif word == "load":  # name, address, bytes
-                emulator.load(args[0], ctypes.string_at(int(args[1]), int(args[2])))
+            elif word == "load":  # name, file
+                with open(args[1], "rb") as f:
+                    emulator.load(args[0], f.read())
                 answers.write("ok\n")
             elif word == "unload":
                 emulator.modules.pop(args[0], None)

@@ -4,6 +4,8 @@
 // gfx11 and gfx12 (RDNA 3 and 4) run waves of 32, gfx9 (CDNA: 90a, 942) of 64.
 #pragma once
 
+#include <cmath>  // INFINITY
+
 #define GPU_FN __attribute__((device, always_inline)) inline
 #define GPU_KERNEL(name, Args, threads)                                                            \
   extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void \
