@@ -68,4 +68,14 @@ struct TileLinearArgs {
   int32_t packed = 0;  // rows of x can be read by 16 bytes
 };
 
+// Every row of out is the biases: what a library's product is then added to.
+struct LinearBiasArgs {
+  const Header* header = nullptr;
+  Rows out;
+  LinearSegment segment;
+  Count count;
+  int32_t out_f32 = 0;
+};
+inline constexpr int kLinearBiasThreads = 256;
+
 }  // namespace vt::gpu

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <span>
 
 #include "base/strings.h"
 #include "vt/gpu/args_linear.h"
+#include "vt/gpu/blas_lt.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/linear_plan.h"
 #include "vt/ir/rewrite.h"
@@ -18,7 +20,10 @@ static_assert(static_cast<int>(RowFn::kSilu) == static_cast<int>(ir::Activation:
               static_cast<int>(RowFn::kSquaredRelu) ==
                   static_cast<int>(ir::Activation::kSquaredRelu) + 1);
 
-// What the six kinds of nodes have in common.
+// What cuBLASLt wants on Hopper for any of its kernels.
+constexpr int64_t kLibraryWorkspace = int64_t{32} << 20;
+
+// What the seven kinds of nodes have in common.
 struct LinearNode {
   LinearInput input = LinearInput::kPlain;
   ir::ValueId x = ir::kNone, residual = ir::kNone;
@@ -119,6 +124,8 @@ class Compiler {
           Skinny(i, std::min(segments_.size(), i + kLinearSegments));
         break;
       case LinearKernel::kLibrary:
+        Library();
+        break;
       case LinearKernel::kTile:
         for (const LinearSegment& s : segments_) Tile(s);
         break;
@@ -192,6 +199,78 @@ class Compiler {
     a.packed = packed ? 1 : 0;
   }
 
+  // Weights that follow one another in memory are one matrix.
+  void Library() {
+    const int64_t bytes = ir::Info(c_.device.value_type).bytes;
+    for (size_t i = 0; i < segments_.size();) {
+      const size_t first = i;
+      int64_t rows = 0;
+      while (i < segments_.size() &&
+             segments_[i].w == static_cast<const std::byte*>(segments_[first].w) +
+                                   rows * PitchOf(shape_.k) * bytes)
+        rows += segments_[i++].rows;
+      const std::span<const LinearSegment> together(&segments_[first], i - first);
+      if (Product(together, rows)) continue;
+      for (const LinearSegment& s : together) Tile(s);
+    }
+  }
+
+  // False: the library has no kernel for it, and nothing was emitted.
+  bool Product(std::span<const LinearSegment> segments, int64_t rows) {
+    const Rows out = c_.RowsOf(l_.out), residual = Residual();
+    const ir::DType type = c_.value(l_.out).dtype;
+    const bool bias = segments[0].bias != nullptr, add = residual.base != nullptr;
+    if (add && type != c_.device.value_type) return false;
+    const auto column = [&](const Rows& r, ir::DType t) -> void* {
+      return static_cast<std::byte*>(r.base) + segments[0].column * int64_t{ir::Info(t).bytes};
+    };
+    BlasProduct p;
+    p.rows = shape_.rows;
+    p.columns = rows;
+    p.k = shape_.k;
+    p.x = x_.base;
+    p.x_stride = x_.stride;
+    p.w = segments[0].w;
+    p.w_stride = PitchOf(shape_.k);
+    p.out = column(out, type);
+    p.out_stride = out.stride;
+    p.type = c_.device.value_type;
+    p.out_type = type;
+    if (add) {
+      p.add = column(residual, type);
+      p.add_stride = residual.stride;
+    } else if (bias) {
+      p.add = p.out;
+      p.add_stride = p.out_stride;
+    }
+    p.workspace = c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear;
+    p.workspace_bytes = kLibraryWorkspace;
+    auto call = out.inner == 1 && residual.inner == 1 && !(add && bias) ? c_.device.blas->Prepare(p)
+                                                                        : std::nullopt;
+    if (!call) return false;
+    for (size_t i = 0; i < segments.size() && bias; ++i) Bias(segments[i]);
+    Launch launch;
+    launch.node = id_;
+    launch.library = std::move(*call);
+    c_.launches.push_back(std::move(launch));
+    return true;
+  }
+
+  void Bias(const LinearSegment& s) {
+    LinearBiasArgs a;
+    a.header = c_.header();
+    a.out = c_.RowsOf(l_.out);
+    a.segment = s;
+    a.count = c_.CountOf(l_.x);
+    a.out_f32 = OutIsF32() ? 1 : 0;
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>((s.rows + kLinearBiasThreads - 1) / kLinearBiasThreads);
+    config.grid_y = static_cast<unsigned>(shape_.rows);
+    config.threads = kLinearBiasThreads;
+    config.early = true;
+    c_.Emit(id_, "linear_bias", c_.device.value_type, config, a);
+  }
+
   void Tile(const LinearSegment& s) {
     TileLinearArgs a;
     a.header = c_.header();
@@ -240,8 +319,13 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
   return PlanLinear(shape, d).kernel == LinearKernel::kSkinny;
 }
 
-int64_t LinearWorkspace(const ir::Graph&, const ir::Bucket&, const DeviceFacts& d) {
-  return d.blas != nullptr ? int64_t{32} << 20 : 0;
+int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
+  for (const ir::Node& n : g.nodes) {
+    if (n.op != Op::kLinear && n.op != Op::kLinearAdd) continue;
+    if (PlanLinear(ShapeOf(g, Read(n), b), d).kernel == LinearKernel::kLibrary)
+      return kLibraryWorkspace;
+  }
+  return 0;
 }
 
 }  // namespace vt::gpu
