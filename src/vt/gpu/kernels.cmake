@@ -12,6 +12,7 @@ set(gpu_kernel_files
   rows_norm.cu
   rows_rope.cu
   rows_softmax.cu
+  linear_bias.cu
   linear_skinny_bf16.cu
   linear_skinny_f16.cu
   linear_skinny_f32.cu
