@@ -1,6 +1,8 @@
 // Model files that broke other engines, through vllm-inspect: tensor sizes and general.alignment of
 // GGUF, ranges of safetensors, split files. What is refused ends with 1 and one line that names the
 // file and the tensor, key or part; what is legal gives what the plain file gives.
+#include <sys/stat.h>
+
 #include <utility>
 #include <vector>
 
@@ -102,6 +104,14 @@ TEST_F(ModelFiles, GgufAlignmentIsRefusedByName) {
   };
   for (const auto& [name, file] : cases) RefusedFile(std::string(name) + ".gguf", file, {key});
   RefusedFile("misaligned.gguf", One({8}, kF32, 4, 64).Build(), {"tensor 'a'", "offset 4"});
+}
+
+TEST_F(ModelFiles, APipeWithoutAWriterIsNotWaitedFor) {
+  std::filesystem::copy(std::string(kModels) + "qwen3", folder_ / "pipe");
+  const std::string config = Path("pipe/config.json");
+  std::filesystem::remove(config);
+  ASSERT_EQ(::mkfifo(config.c_str(), 0600), 0);
+  Refused("vllm-cli --prompt a --model " + Path("pipe"), 2, "config.json: is a pipe");
 }
 
 // A real file taken apart, to be written again in other ways.

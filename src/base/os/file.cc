@@ -35,12 +35,16 @@ struct Descriptor {
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Not to wait for a pipe's writer: that is for the pipes that a shell passes by names in /dev.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return FromErrno(path, errno);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) return FromErrno(path, errno);
   if (S_ISDIR(info.st_mode))
     return Error{Code::kInvalidArgument, path + ": is a directory, not a file"};
+  if (S_ISFIFO(info.st_mode) && path.rfind("/dev/", 0) != 0)
+    return Error{Code::kInvalidArgument, path + ": is a pipe, not a file"};
+  if (::fcntl(file.fd, F_SETFL, 0) != 0) return FromErrno(path, errno);
   std::string out;
   if (info.st_size > 0 && static_cast<size_t>(info.st_size) <= max_bytes)
     out.reserve(static_cast<size_t>(info.st_size));

@@ -52,7 +52,8 @@ Status CheckConfig(const Config& c) {
   if (c.head_dim % 2 != 0)
     return Error{Code::kCorrupt, fmt::format("head_dim is {}: it must be even", c.head_dim)};
   if (!(c.rms_norm_eps >= 0) || !std::isfinite(c.rms_norm_eps)) {
-    return Error{Code::kCorrupt, fmt::format("rms_norm_eps is {}", c.rms_norm_eps)};
+    return Error{Code::kCorrupt,
+                 fmt::format("rms_norm_eps is {}: it must be a number from 0 up", c.rms_norm_eps)};
   }
   constexpr std::array<std::string_view, 6> kActivations = {
       "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"};
@@ -63,12 +64,15 @@ Status CheckConfig(const Config& c) {
   }
   if (!std::isfinite(c.query_pre_attn_scalar) || c.query_pre_attn_scalar <= 0) {
     return Error{Code::kCorrupt,
-                 fmt::format("query_pre_attn_scalar is {}", c.query_pre_attn_scalar)};
+                 fmt::format("query_pre_attn_scalar is {}: it must be a number above 0",
+                             c.query_pre_attn_scalar)};
   }
   for (const auto& [field, cap] : {std::pair{"attn_logit_softcapping", c.attn_logit_softcapping},
                                    {"final_logit_softcapping", c.final_logit_softcapping}}) {
     if (!std::isfinite(cap) || cap < 0)
-      return Error{Code::kCorrupt, fmt::format("{} is {}", field, cap)};
+      return Error{Code::kCorrupt,
+                   fmt::format("{} is {}: it must be a number above 0, or 0 or null for no cap",
+                               field, cap)};
   }
   if (static_cast<int64_t>(c.layer_types.size()) != c.num_hidden_layers) {
     return Error{Code::kCorrupt, fmt::format("layer_types has {} entries for {} layers",

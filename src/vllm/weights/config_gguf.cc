@@ -168,7 +168,8 @@ void ReadWindowKeys(const GgufMetadata& m, Reader& r, Config& c) {
   }
   const int64_t period = r.Int("attention.sliding_window_pattern", c.family == "gemma2" ? 2 : 6);
   if (period < 1) {
-    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}", key, period)});
+    r.Fail({Code::kCorrupt,
+            fmt::format("metadata key '{}' is {}: it must be at least 1", key, period)});
     return;
   }
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
@@ -185,13 +186,13 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, Reader& r,
   c.max_position_embeddings = r.Int("context_length");
   if (r.error()) return;
   if (c.num_hidden_layers < 1 || c.num_hidden_layers > 1 << 12) {
-    r.Fail({Code::kCorrupt,
-            fmt::format("metadata key '{}' is {}", r.Key("block_count"), c.num_hidden_layers)});
+    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}: it must be from 1 to 4096",
+                                        r.Key("block_count"), c.num_hidden_layers)});
     return;
   }
   if (c.num_heads < 1) {
-    r.Fail({Code::kCorrupt,
-            fmt::format("metadata key '{}' is {}", r.Key("attention.head_count"), c.num_heads)});
+    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}: it must be at least 1",
+                                        r.Key("attention.head_count"), c.num_heads)});
     return;
   }
   c.head_dim = r.Int("attention.key_length", c.hidden_size / c.num_heads);

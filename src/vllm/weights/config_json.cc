@@ -197,7 +197,8 @@ Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
   }
   // Before anything is divided by it.
   if (c.num_heads < 1)
-    return Error{Code::kCorrupt, fmt::format("num_attention_heads is {}", c.num_heads)};
+    return Error{Code::kCorrupt,
+                 fmt::format("num_attention_heads is {}: it must be at least 1", c.num_heads)};
   // A null kv count means as many as heads, an absent one the family's own default.
   const bool null_kv =
       o.contains("num_key_value_heads") && Set(o, "num_key_value_heads") == nullptr;
@@ -235,7 +236,8 @@ Result<std::vector<LayerType>> ExplicitLayerTypes(const json::value& list) {
 // sliding_window and layer_types. REQUIRES num_hidden_layers to be read.
 Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   if (c.num_hidden_layers < 1 || c.num_hidden_layers > 1 << 12) {
-    return Error{Code::kCorrupt, fmt::format("num_hidden_layers is {}", c.num_hidden_layers)};
+    return Error{Code::kCorrupt, fmt::format("num_hidden_layers is {}: it must be from 1 to 4096",
+                                             c.num_hidden_layers)};
   }
   const bool null_window = o.contains("sliding_window") && Set(o, "sliding_window") == nullptr;
   const Result<int64_t> window =
@@ -247,7 +249,9 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   if (!use) return use.error();
   c.sliding_window = *use ? *window : 0;
   if (c.sliding_window < 0)
-    return Error{Code::kCorrupt, fmt::format("sliding_window is {}", c.sliding_window)};
+    return Error{Code::kCorrupt,
+                 fmt::format("sliding_window is {}: it must be at least 1, or null for none",
+                             c.sliding_window)};
   if (f.family == "llama" && c.sliding_window != 0) {
     return Error{Code::kUnsupported, "sliding_window is not implemented for llama"};
   }
@@ -274,7 +278,8 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   const Result<int64_t> pattern = base::JsonInt(o, "sliding_window_pattern", *old_pattern);
   if (!pattern) return pattern.error();
   if (*pattern < 1)
-    return Error{Code::kCorrupt, fmt::format("sliding_window_pattern is {}", *pattern)};
+    return Error{Code::kCorrupt,
+                 fmt::format("sliding_window_pattern is {}: it must be at least 1", *pattern)};
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
     bool slides = f.family == "mistral";
     if (qwen) slides = i >= *full;

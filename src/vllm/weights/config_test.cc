@@ -131,6 +131,8 @@ TEST(Config, SizesOutOfRangeAreRefusedByName) {
     }
   }
   ExpectRefused(R"({"num_key_value_heads":3})", {"num_key_value_heads"});
+  ExpectRefused(R"({"rms_norm_eps":-1})", {"rms_norm_eps", "must be"});
+  ExpectRefused(R"({"num_hidden_layers":5000})", {"num_hidden_layers", "from 1 to 4096"});
   ExpectRefused(R"({"num_attention_heads":3})", {"hidden_size 64"});
   ExpectRefused(R"({"architectures":[]})", {"architectures"});
   ExpectRefused(R"({"architectures":["GPT2LMHeadModel"]})",

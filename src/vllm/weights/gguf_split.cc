@@ -98,7 +98,9 @@ Result<GgufSplit> SplitOf(const GgufMetadata& metadata) {
   // 0 is what an unsplit model may carry.
   out.count = std::max<int64_t>(*count, 1);
   if (*count < 0 || *count > kMaxParts) {
-    return Error{Code::kCorrupt, fmt::format("metadata key 'split.count' is {}", *count)};
+    return Error{Code::kCorrupt,
+                 fmt::format("metadata key 'split.count' is {}: it must be from 0 to {}", *count,
+                             kMaxParts)};
   }
   if (out.count == 1) return out;
   const Result<int64_t> no = metadata.Int("split.no");
