@@ -38,10 +38,11 @@ base::Result<std::unique_ptr<Engine>> Engine::Load(LoadOptions options, OutputSi
 
 Engine::~Engine() { loop_.reset(); }
 
-base::Result<RequestId> Engine::Submit(Request request) {
+base::Result<RequestId> Engine::Submit(Request request,
+                                       const std::function<void(RequestId)>& taken) {
   base::Result<Admitted> admitted = Admit(*model_, options_, std::move(request));
   if (!admitted) return admitted.error();
-  return loop_->Submit(std::move(admitted->request), admitted->sampler);
+  return loop_->Submit(std::move(admitted->request), admitted->sampler, taken);
 }
 
 void Engine::Cancel(RequestId request, int32_t choice, bool deliver) {

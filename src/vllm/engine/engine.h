@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,8 +36,9 @@ class Engine {
   // Errors: kInvalidArgument (a field of the sampling, an empty prompt, ids outside the vocabulary,
   // a prompt that leaves no room for a token in max_model_len or in the KV cache),
   // kResourceExhausted (the queue is full: --max-queue-size), kUnavailable (draining or dead). No
-  // output follows.
-  base::Result<RequestId> Submit(Request request);
+  // output follows. `taken`, if any, is told the id before anything is delivered for it; it is
+  // called under a lock of the engine and must call nothing of it.
+  base::Result<RequestId> Submit(Request request, const std::function<void(RequestId)>& taken = {});
   // Ends a request (choice -1) or one of its choices; its blocks are free within a step. With
   // `deliver`, a last output with kAbort comes for each choice that had not finished; else nothing
   // more comes, except what was being delivered. Unknown ids are ignored.

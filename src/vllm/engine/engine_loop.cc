@@ -57,7 +57,8 @@ void EngineLoop::Start() {
 }
 
 base::Result<RequestId> EngineLoop::Submit(std::shared_ptr<const Request> request,
-                                           const SamplerSettings& sampler) {
+                                           const SamplerSettings& sampler,
+                                           const std::function<void(RequestId)>& taken) {
   const int64_t choices = request->choices();
   RequestId id = 0;
   bool sleeping = false;
@@ -79,6 +80,7 @@ base::Result<RequestId> EngineLoop::Submit(std::shared_ptr<const Request> reques
                          fmt::format("{} requests are waiting already: try again later", queued_)};
     }
     id = ++last_id_;
+    if (taken) taken(id);
     queued_ += choices;
     idle_ = false;
     arrivals_.push_back({id, std::move(request), sampler, Seconds()});

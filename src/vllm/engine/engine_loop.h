@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,7 +39,8 @@ class EngineLoop : private SchedulerObserver {
 
   // From any thread. As Engine's.
   base::Result<RequestId> Submit(std::shared_ptr<const Request> request,
-                                 const SamplerSettings& sampler);
+                                 const SamplerSettings& sampler,
+                                 const std::function<void(RequestId)>& taken = {});
   void Cancel(RequestId id, int32_t choice, bool deliver);
   void Drain(double seconds);
   EngineStats Stats() const;

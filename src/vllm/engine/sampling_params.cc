@@ -40,7 +40,7 @@ bool In(float x, float low, float high) { return x >= low && x <= high; }  // fa
 base::Status Validate(const SamplingParams& p, int64_t vocabulary) {
   constexpr int64_t kMostTokens = int64_t{1} << 31;
   Check c;
-  c.That(In(p.temperature, 0, 1e6f), "temperature", "a number of at least 0", p.temperature);
+  c.That(In(p.temperature, 0, 1e6f), "temperature", "in [0, 1000000]", p.temperature);
   c.That(p.top_k >= -1, "top_k", "-1 or 0 (all) or more", p.top_k);
   c.That(In(p.top_p, 0, 1) && p.top_p > 0, "top_p", "in (0, 1]", p.top_p);
   c.That(In(p.min_p, 0, 1), "min_p", "in [0, 1]", p.min_p);
@@ -50,9 +50,8 @@ base::Status Validate(const SamplingParams& p, int64_t vocabulary) {
          "a number above 0", p.repetition_penalty);
   c.That(In(p.presence_penalty, -2, 2), "presence_penalty", "in [-2, 2]", p.presence_penalty);
   c.That(In(p.frequency_penalty, -2, 2), "frequency_penalty", "in [-2, 2]", p.frequency_penalty);
-  c.That(In(p.dry_multiplier, 0, 1e6f), "dry_multiplier", "a number of at least 0",
-         p.dry_multiplier);
-  c.That(In(p.dry_base, 1, 1e6f), "dry_base", "a number of at least 1", p.dry_base);
+  c.That(In(p.dry_multiplier, 0, 1e6f), "dry_multiplier", "in [0, 1000000]", p.dry_multiplier);
+  c.That(In(p.dry_base, 1, 1e6f), "dry_base", "in [1, 1000000]", p.dry_base);
   c.That(p.dry_allowed_length >= 1, "dry_allowed_length", "at least 1", p.dry_allowed_length);
   c.That(p.dry_penalty_last_n >= -1, "dry_penalty_last_n", "-1 (the whole context) or more",
          p.dry_penalty_last_n);

@@ -140,6 +140,22 @@ TEST_F(SchedulerTest, PreemptsTheLatestWhenBlocksRunOutAndLosesNoToken) {
   EXPECT_EQ(pool_->free_blocks(), 6);
 }
 
+// Its beginning would fit; but begun, it would only be pre-empted and computed again.
+TEST_F(SchedulerTest, APromptIsNotBegunBeforeAllOfItFits) {
+  Make(6, {.max_num_seqs = 4, .max_num_batched_tokens = 4});
+  Add(1, 0, 8, 4);    // three blocks in the end
+  Add(2, 50, 20, 1);  // five
+  for (const char* want : {"1:4 ", "1:4 ", "1:1 ", "1:1 "}) {
+    const ScheduledStep step = Schedule();
+    EXPECT_EQ(Show(step), want);
+    Retire(step);
+  }
+  const auto got = RunAll();
+  EXPECT_EQ(got.at(1).size(), 1u);  // the other three came above
+  EXPECT_EQ(got.at(2).size(), 1u);
+  EXPECT_EQ(scheduler_->counters().preemptions, 0);
+}
+
 TEST_F(SchedulerTest, ManyRequestsInLittleMemoryAllFinishWithAllTheirTokens) {
   for (const bool caching : {false, true}) {
     Make(20, {.max_num_seqs = 8, .max_num_batched_tokens = 16}, caching);

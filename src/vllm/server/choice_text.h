@@ -42,6 +42,7 @@ class ChoiceText {
   Delta Finish();
 
   int tool_calls() const { return tools_ == nullptr ? 0 : tools_->calls(); }
+  bool call_cut() const { return tools_ != nullptr && tools_->cut(); }
 
  private:
   struct Waiting {

@@ -64,7 +64,7 @@ std::optional<ApiError> Service::Settle(GenerateFields& g, std::string_view prom
                                         size_t prompt_tokens, int64_t otherwise) const {
   const int64_t context = model_->max_model_len();
   const int64_t room = context - static_cast<int64_t>(prompt_tokens);
-  if (room < 1) {
+  if (room < (g.max_tokens == 0 ? 0 : 1)) {
     ApiError e;
     e.param = prompt;
     e.code = "context_length_exceeded";
@@ -74,18 +74,19 @@ std::optional<ApiError> Service::Settle(GenerateFields& g, std::string_view prom
     return e;
   }
   if (g.max_tokens && *g.max_tokens > room) {
-    ApiError e = Bad("max_tokens", fmt::format("max_tokens is {}, but the context of {} tokens "
-                                               "has room for {} after a prompt of {}",
-                                               *g.max_tokens, context, room, prompt_tokens));
+    ApiError e = Bad(std::string(g.max_tokens_field),
+                     fmt::format("{} is {}, but the context of {} tokens has room for {} after a "
+                                 "prompt of {}",
+                                 g.max_tokens_field, *g.max_tokens, context, room, prompt_tokens));
     e.code = "context_length_exceeded";
     return e;
   }
   const int64_t wanted = otherwise > 0 ? std::min(otherwise, room) : room;
   g.sampling.max_tokens = g.max_tokens.value_or(wanted);
-  if (g.sampling.max_tokens == 0) g.sampling.max_tokens = 1;  // its token is not shown
   if (g.sampling.min_tokens > g.sampling.max_tokens) {
-    return Bad("min_tokens", fmt::format("min_tokens is {}, over max_tokens, which is {}",
-                                         g.sampling.min_tokens, g.sampling.max_tokens));
+    return Bad("min_tokens",
+               fmt::format("min_tokens is {}, over {}, which is {}", g.sampling.min_tokens,
+                           g.max_tokens_field, g.sampling.max_tokens));
   }
   const bool words = !g.bad_words.empty() || !g.sampling.stop.empty();
   if (words && model_->tokenizer() == nullptr) {
@@ -122,6 +123,8 @@ std::vector<int32_t> Service::Breakers(const std::vector<std::string>& strings) 
   std::vector<int32_t> ids;
   const text::Tokenizer* tokenizer = model_->tokenizer();
   if (tokenizer == nullptr) return ids;
+  const std::lock_guard lock(breakers_mutex_);
+  if (strings == breakers_of_) return breakers_;
   const auto most =
       static_cast<int32_t>(std::min<int64_t>(tokenizer->vocab_size(), model_->vocabulary()));
   for (int32_t id = 0; id < most; ++id) {
@@ -132,6 +135,8 @@ std::vector<int32_t> Service::Breakers(const std::vector<std::string>& strings) 
     });
     if (breaks) ids.push_back(id);
   }
+  breakers_of_ = strings;
+  breakers_ = ids;
   return ids;
 }
 
@@ -175,7 +180,7 @@ void Service::Chat(const std::shared_ptr<Reply>& reply) {
   std::vector<GeneratePrompt> prompts(1);
   prompts[0].ids = *std::move(ids);
   Submit(std::make_shared<GenerateSession>(reply, std::move(o), std::move(prompts)),
-         std::move(requests));
+         std::move(requests), "messages");
 }
 
 void Service::Completions(const std::shared_ptr<Reply>& reply) {
@@ -219,7 +224,7 @@ void Service::Completions(const std::shared_ptr<Reply>& reply) {
   }
   o.sampling = r.sampling;
   Submit(std::make_shared<GenerateSession>(reply, std::move(o), std::move(prompts)),
-         std::move(requests));
+         std::move(requests), "prompt");
 }
 
 void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
@@ -248,7 +253,7 @@ void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
     requests.push_back(std::move(request));
   }
   Submit(std::make_shared<EmbeddingSession>(reply, ShownModel(r.model), r.base64, tokens),
-         std::move(requests));
+         std::move(requests), "input");
 }
 
 }  // namespace vllm::server

@@ -173,7 +173,8 @@ void GenerateSession::Finish(Choice& c, const engine::Output& output, const Delt
     reason = "length";
     c.whole.stop_reason = "null";
   }
-  if (reason == "stop" && c.text->tool_calls() > 0) reason = "tool_calls";
+  // Of a call that a stop string cut nobody should run anything.
+  if (reason == "stop" && c.text->tool_calls() > 0 && !c.text->call_cut()) reason = "tool_calls";
 }
 
 void GenerateSession::Emit(size_t part, Choice& c, Delta delta) {

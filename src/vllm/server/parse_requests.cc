@@ -72,10 +72,11 @@ Parsed<ChatRequest> ParseChat(std::string_view body) {
     if (r.max_tokens && *r.max_tokens != tokens) {
       f.Fail("max_completion_tokens", "and max_tokens differ: give one of them");
     }
+    if (!r.max_tokens) r.max_tokens_field = "max_completion_tokens";
     r.max_tokens = tokens;
   }
   if (r.max_tokens && *r.max_tokens == 0) {
-    f.Fail(f.Has("max_tokens") ? "max_tokens" : "max_completion_tokens", "must be at least 1");
+    f.Fail(r.max_tokens_field, "must be at least 1");
   }
   r.chat.now = std::chrono::system_clock::now();
   return Done(f, std::move(r));

@@ -32,6 +32,7 @@ struct GenerateFields {
   std::string request_id;
   engine::SamplingParams sampling;    // max_tokens, bad_words and dry_breakers are not settled yet
   std::optional<int64_t> max_tokens;  // none: 16 for completions, what fits for chat
+  std::string_view max_tokens_field = "max_tokens";  // the name that the request used
   std::vector<std::string> bad_words;
   std::optional<std::vector<std::string>> dry_breakers;  // none: llama.cpp's
   bool stream = false;

@@ -72,6 +72,19 @@ std::optional<ApiError> CheckContentType(const net::HttpRequest& r) {
   return e;
 }
 
+std::optional<ApiError> CheckContentEncoding(const net::HttpRequest& r) {
+  const std::string& encoding = net::HeaderOf(r, "content-encoding");
+  if (encoding.empty() || net::LowerCase(encoding) == "identity") return {};
+  ApiError e;
+  e.status = 415;
+  e.param = "Content-Encoding";
+  e.message = fmt::format(
+      "Content-Encoding is '{}', but bodies are taken as they are: send it "
+      "without",
+      base::Printable(encoding));
+  return e;
+}
+
 std::string RequestId(const net::HttpRequest& r) {
   const std::string given = net::HeaderOf(r, "x-request-id");
   const bool plain =
@@ -197,7 +210,8 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
   if (const std::optional<ApiError> e = NotReady()) return reply->Error(*e);
   if (entry->route == Route::kModels) return Models(reply);
   if (const std::optional<ApiError> e = CheckContentType(request)) return reply->Error(*e);
-  workers_->Post([this, reply, route = entry->route] {
+  if (const std::optional<ApiError> e = CheckContentEncoding(request)) return reply->Error(*e);
+  const auto prepare = [this, reply, route = entry->route] {
     try {
       switch (route) {
         case Route::kChat:
@@ -215,7 +229,12 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
       log_.Error(fmt::format("{}: {}", reply->request().path, e.what()));
       reply->Error({.status = 500, .message = "the request could not be prepared"});
     }
-  });
+  };
+  if (workers_->Post(prepare, request.body.size())) return;
+  reply->Error({.status = 429,
+                .message = "too many prompts wait to be read: try again later",
+                .code = "rate_limit_exceeded",
+                .retry_after = 1});
 }
 
 void Service::Health(const std::shared_ptr<Reply>& reply) const {

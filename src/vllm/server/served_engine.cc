@@ -9,8 +9,10 @@ class ServedEngine : public ServedModel {
  public:
   explicit ServedEngine(engine::Engine& engine) : engine_(engine) {}
 
-  base::Result<engine::RequestId> Submit(engine::Request request) override {
-    return engine_.Submit(std::move(request));
+  base::Status Submit(engine::Request request,
+                      const std::function<void(engine::RequestId)>& taken) override {
+    const base::Result<engine::RequestId> id = engine_.Submit(std::move(request), taken);
+    return id ? base::Status() : base::Status(id.error());
   }
   void Cancel(engine::RequestId request, int32_t choice) override {
     engine_.Cancel(request, choice);

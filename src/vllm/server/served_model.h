@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,7 +25,9 @@ class ServedModel {
  public:
   virtual ~ServedModel() = default;
 
-  virtual base::Result<engine::RequestId> Submit(engine::Request request) = 0;
+  // `taken` is told the id before anything is delivered for it.
+  virtual base::Status Submit(engine::Request request,
+                              const std::function<void(engine::RequestId)>& taken) = 0;
   virtual void Cancel(engine::RequestId request, int32_t choice) = 0;
   virtual engine::EngineStats Stats() const = 0;
 

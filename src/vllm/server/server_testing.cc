@@ -70,18 +70,38 @@ FakeModel::~FakeModel() {
   thread_.join();
 }
 
-base::Result<engine::RequestId> FakeModel::Submit(engine::Request request) {
+base::Status FakeModel::Submit(engine::Request request,
+                               const std::function<void(engine::RequestId)>& taken) {
   base::Status valid = engine::Validate(request.sampling, vocabulary());
-  if (!valid) return valid.error();
-  const std::lock_guard lock(mutex_);
+  if (!valid) return valid;
+  for (const int32_t id : request.prompt) {
+    if (id >= vocabulary()) {
+      return base::Error{base::Code::kInvalidArgument, "prompt: that id is no token"};
+    }
+  }
+  std::unique_lock lock(mutex_);
+  ++checking_;
+  wake_.wait(lock, [this] { return stop_ || !hold_checks_; });
+  --checking_;
   if (refusal_) return *refusal_;
-  ++last_;
+  taken(++last_);
   const int32_t n = request.choices();
   for (int32_t choice = 0; choice < n; ++choice) {
     live_.push_back({last_, choice, script_(request, choice), 0, request});
   }
   wake_.notify_all();
-  return last_;
+  return {};
+}
+
+void FakeModel::HoldChecks(bool hold) {
+  const std::lock_guard lock(mutex_);
+  hold_checks_ = hold;
+  wake_.notify_all();
+}
+
+int FakeModel::checking() const {
+  const std::lock_guard lock(mutex_);
+  return checking_;
 }
 
 void FakeModel::Cancel(engine::RequestId request, int32_t choice) {
@@ -148,6 +168,10 @@ bool FakeModel::Next(Live& live, engine::Output& out) const {
     for (size_t i = 1; i < live.request.prompt.size(); ++i) {
       extra().prompt_logprobs.push_back(scored(live.request.prompt[i], p.prompt_logprobs));
     }
+  }
+  if (p.max_tokens == 0) {
+    out.finish = engine::FinishReason::kLength;
+    return true;
   }
   const auto at = static_cast<size_t>(live.given++);
   out.token = at < live.text.size() ? static_cast<unsigned char>(live.text[at]) : kEnd;

@@ -29,7 +29,8 @@ class FakeModel : public ServedModel {
   FakeModel(engine::OutputSink& sink, Script script);
   ~FakeModel() override;
 
-  base::Result<engine::RequestId> Submit(engine::Request request) override;
+  base::Status Submit(engine::Request request,
+                      const std::function<void(engine::RequestId)>& taken) override;
   void Cancel(engine::RequestId request, int32_t choice) override;
   engine::EngineStats Stats() const override;
   const text::Tokenizer* tokenizer() const override { return tokenizer_.get(); }
@@ -43,6 +44,9 @@ class FakeModel : public ServedModel {
 
   int live() const;      // choices that still run
   void Hold(bool hold);  // no steps while true
+  // Checks of requests last until it is false.
+  void HoldChecks(bool hold);
+  int checking() const;  // requests whose checks wait
   void RefuseWith(base::Code code, std::string message);
 
  private:
@@ -64,7 +68,8 @@ class FakeModel : public ServedModel {
   std::condition_variable wake_;
   std::vector<Live> live_;
   engine::RequestId last_ = 0;
-  bool stop_ = false, hold_ = false;
+  bool stop_ = false, hold_ = false, hold_checks_ = false;
+  int checking_ = 0;
   std::optional<base::Error> refusal_;
   std::thread thread_;
 };

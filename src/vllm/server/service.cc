@@ -18,7 +18,7 @@ Service::Service(ServiceOptions options, const Log& log)
       RunLane(lane);
     });
   }
-  workers_ = std::make_unique<Workers>(options_.prepare_threads);
+  workers_ = std::make_unique<Workers>(options_.prepare_threads, options_.max_waiting_bytes);
 }
 
 Service::~Service() { Stop(); }
@@ -163,8 +163,8 @@ void Service::Leave(const std::shared_ptr<Session>& session) {
   Forget(ids);
 }
 
-void Service::Submit(const std::shared_ptr<Session>& session,
-                     std::vector<engine::Request> requests) {
+void Service::Submit(const std::shared_ptr<Session>& session, std::vector<engine::Request> requests,
+                     std::string_view field) {
   // Called at once when the client has left already: so not under the session's mutex.
   session->reply().exchange().OnGone([this, weak = std::weak_ptr<Session>(session)] {
     if (const std::shared_ptr<Session> s = weak.lock()) Leave(s);
@@ -176,14 +176,19 @@ void Service::Submit(const std::shared_ptr<Session>& session,
     if (session->ended) return;
     for (size_t part = 0; part < requests.size() && !failed; ++part) {
       requests[part].timeout_seconds = options_.request_timeout;
-      const std::lock_guard map_lock(sessions_mutex_);
-      base::Result<engine::RequestId> id = model_->Submit(std::move(requests[part]));
-      if (!id) {
-        failed = FromError(id.error());
-        break;
+      const base::Status submitted =
+          model_->Submit(std::move(requests[part]), [&](engine::RequestId id) {
+            const std::lock_guard map_lock(sessions_mutex_);
+            sessions_[id] = {session, part};
+            session->ids.push_back(id);
+          });
+      if (submitted) continue;
+      failed = FromError(submitted.error());
+      // The engine calls every prompt that.
+      if (failed->param == "prompt" && field != "prompt") {
+        failed->param = field;
+        failed->message.replace(0, std::string_view("prompt").size(), field);
       }
-      sessions_[*id] = {session, part};
-      session->ids.push_back(*id);
     }
     if (failed) {
       session->ended = true;

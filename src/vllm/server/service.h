@@ -41,6 +41,7 @@ struct ServiceOptions {
   double request_timeout = 0;  // seconds that a request may take; 0: no limit
   int prepare_threads = 2;
   int output_threads = 1;
+  size_t max_waiting_bytes = size_t{256} << 20;  // of bodies that no thread has begun to read
 };
 
 class Service : public engine::OutputSink {
@@ -102,7 +103,9 @@ class Service : public engine::OutputSink {
   std::vector<int32_t> Breakers(const std::vector<std::string>& strings) const;
   std::vector<std::vector<int32_t>> BadWords(const std::vector<std::string>& words) const;
 
-  void Submit(const std::shared_ptr<Session>& session, std::vector<engine::Request> requests);
+  // `field`: of the prompts, for errors.
+  void Submit(const std::shared_ptr<Session>& session, std::vector<engine::Request> requests,
+              std::string_view field);
   void Leave(const std::shared_ptr<Session>& session);
   void Forget(const std::vector<engine::RequestId>& ids);
   void RunLane(Lane& lane);
@@ -118,9 +121,13 @@ class Service : public engine::OutputSink {
   std::function<int64_t()> connections_;
   HttpCounts http_;
 
-  mutable std::mutex sessions_mutex_;  // also held while the engine takes a request, so that its
-                                       // outputs find their session
+  mutable std::mutex sessions_mutex_;
   std::unordered_map<engine::RequestId, Place> sessions_;
+
+  // What was asked last: to find the tokens takes a walk over the vocabulary.
+  mutable std::mutex breakers_mutex_;
+  mutable std::vector<std::string> breakers_of_;
+  mutable std::vector<int32_t> breakers_;
 
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Workers> workers_;

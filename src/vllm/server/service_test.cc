@@ -204,6 +204,81 @@ TEST_F(ServiceTest, ClientsThatLeaveFreeTheirChoices) {
   EXPECT_EQ(Complete(R"(,"max_tokens":2)")->status, 200);
 }
 
+// A long check of one request must not hold the tokens of others.
+TEST_F(ServiceTest, AnswersGoOnWhileARequestIsChecked) {
+  Serve("abc");
+  fake_->HoldChecks(true);
+  const auto slow = Start("/v1/completions", R"({"prompt":"a"})");
+  while (fake_->checking() < 1) std::this_thread::yield();
+  EXPECT_EQ(service_->sessions(), 0u);  // looks under the lock that outputs need
+  fake_->HoldChecks(false);
+  slow->Wait();
+  EXPECT_EQ(slow->status, 200);
+  Forgotten();
+}
+
+TEST_F(ServiceTest, ErrorsNameTheFieldThatTheRequestUsed) {
+  Serve("x");
+  const auto param = [](const std::shared_ptr<FakeExchange>& x) {
+    EXPECT_EQ(x->status, 400) << x->body;
+    return Text(x->Json().at("error").at("param"));
+  };
+  EXPECT_EQ(param(Chat(R"(,"max_completion_tokens":5000)")), "max_completion_tokens");
+  EXPECT_EQ(param(Chat(R"(,"max_tokens":5000)")), "max_tokens");
+  EXPECT_EQ(param(Post("/v1/embeddings", R"({"input":[5000]})")), "input");
+  EXPECT_EQ(param(Post("/v1/completions", R"({"prompt":[5000]})")), "prompt");
+}
+
+TEST_F(ServiceTest, EncodedBodiesAreRefusedByName) {
+  Serve("x");
+  const auto with = [&](const std::string& encoding) {
+    auto x = Start("/tokenize", R"({"prompt":"a"})", "POST",
+                   {{"content-type", "application/json"}, {"content-encoding", encoding}});
+    x->Wait();
+    return x;
+  };
+  EXPECT_EQ(with("Identity")->status, 200);
+  const auto gzip = with("gzip");
+  EXPECT_EQ(gzip->status, 415);
+  EXPECT_EQ(Text(gzip->Json().at("error").at("param")), "Content-Encoding");
+}
+
+class NarrowServiceTest : public ServiceTest {
+ protected:
+  NarrowServiceTest()
+      : ServiceTest({.model_names = {"m"}, .prepare_threads = 1, .max_waiting_bytes = 1000}) {}
+};
+
+TEST_F(NarrowServiceTest, BodiesThatWaitToBeReadAreBounded) {
+  Serve("x");
+  fake_->HoldChecks(true);
+  std::vector<std::shared_ptr<FakeExchange>> taken = {
+      Start("/v1/completions", R"({"prompt":"a"})")};
+  while (fake_->checking() < 1) std::this_thread::yield();
+  const std::string large = R"({"prompt":")" + std::string(600, 'a') + "\"}";
+  taken.push_back(Start("/v1/completions", large));
+  const auto refused = Post("/v1/completions", large);
+  EXPECT_EQ(refused->status, 429);
+  EXPECT_EQ(refused->headers["Retry-After"], "1");
+  fake_->HoldChecks(false);
+  for (const auto& x : taken) {
+    x->Wait();
+    EXPECT_EQ(x->status, 200) << x->body;
+  }
+}
+
+TEST_F(ServiceTest, AStopStringInACallLeavesNoCallToRun) {
+  Serve("<tool_call>{\"name\": \"f\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>");
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  const auto reason = [&](const std::string& more) {
+    return Text(Chat(tools + more)->Json().at("choices").at(0).at("finish_reason"));
+  };
+  EXPECT_EQ(reason(""), "tool_calls");
+  EXPECT_EQ(reason(R"(,"stop":"ari")"), "stop");
+  EXPECT_EQ(reason(R"(,"stop":"</tool")"), "tool_calls");
+  EXPECT_EQ(reason(R"(,"max_tokens":50)"), "length");
+}
+
 // R32
 TEST_F(ServiceTest, EchoAndMaxTokens) {
   Serve(std::string(600, 'y'));
@@ -224,6 +299,9 @@ TEST_F(ServiceTest, EchoAndMaxTokens) {
   const auto scored = Complete(R"(,"max_tokens":0,"echo":true,"logprobs":1)");
   const json::value v = scored->Json();
   EXPECT_EQ(v.at("usage").at("completion_tokens").to_number<int>(), 0);
+  const std::string full = "{\"prompt\":\"" + std::string(1000, 'a') + "\",\"max_tokens\":";
+  EXPECT_EQ(Post("/v1/completions", full + "0}")->status, 200);  // no token needs a place
+  EXPECT_EQ(Post("/v1/completions", full + "1}")->status, 400);
   const json::value& c = v.at("choices").at(0);
   EXPECT_EQ(Text(c.at("text")), "Once ");
   EXPECT_EQ(json::serialize(c.at("logprobs").at("tokens")), R"(["O","n","c","e"," "])");

@@ -34,15 +34,14 @@ class Parser : public ToolParser {
       const bool blank = std::all_of(held_.begin(), held_.end(), IsSpace);
       // Trailing white space is the text's own where there was no call.
       if (!(blank && calls_ > 0)) Content(held_, out);
-    } else if (state_ == State::kAfter) {
-      if (!std::all_of(held_.begin(), held_.end(), IsSpace)) Content(held_, out);
-    }
+    }  // behind a call: the beginning of a mark that was cut off says nothing
     held_.clear();
     raw_.clear();
     return out;
   }
 
   int calls() const override { return calls_; }
+  bool cut() const override { return cut_; }
 
  private:
   enum class State { kText, kCall, kAfter };
@@ -107,13 +106,14 @@ class Parser : public ToolParser {
     if (scanner_->has_name() && scanner_->arguments_open()) Announce(out);
     if (s == ToolCallScanner::State::kDone) {
       state_ = State::kAfter;
+      cut_ = false;
       raw_.clear();
     }
   }
 
   void Announce(ToolOutput& out) {
     if (!announced_) {
-      announced_ = true;
+      announced_ = cut_ = true;
       out.calls.push_back({calls_++, scanner_->name(), ""});
     }
     const std::string_view fresh = std::string_view(scanner_->arguments()).substr(sent_);
@@ -167,6 +167,7 @@ class Parser : public ToolParser {
   std::string raw_;   // the call so far with its mark, as long as it may be none
   std::optional<ToolCallScanner> scanner_;
   bool announced_ = false;
+  bool cut_ = false;    // the last announced call is not whole
   bool wrote_ = false;  // content was given out
   size_t sent_ = 0;     // bytes of the arguments
   int calls_ = 0;

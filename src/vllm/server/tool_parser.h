@@ -39,6 +39,7 @@ class ToolParser {
   virtual ToolOutput Push(std::string_view text) = 0;
   virtual ToolOutput Finish() = 0;
   virtual int calls() const = 0;  // announced so far
+  virtual bool cut() const = 0;   // the last of them has not got all of its arguments
 };
 
 // `names`: the tools offered. The llama3 form has no marks of its own, so there only an offered

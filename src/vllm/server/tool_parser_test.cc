@@ -70,6 +70,26 @@ TEST(ToolParser, HermesWithoutItsClosingMark) {
   EXPECT_EQ(Hermes("<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":[1,2]}}"), "|f({\"x\":[1,2]})");
 }
 
+TEST(ToolParser, AnAnswerThatEndsInAMarkShowsNothingOfIt) {
+  const std::string call = "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}";
+  for (const char* end : {"\n", "<", "\n</tool", "</tool_call", "</tool_call>\n"}) {
+    EXPECT_EQ(Hermes(call + end), "|f({\"x\":1})") << end;
+  }
+  for (const char* end : {";", "; ", " "}) {
+    EXPECT_EQ(Llama(std::string("{\"name\":\"f\",\"parameters\":{}}") + end), "|f({})") << end;
+  }
+}
+
+TEST(ToolParser, KnowsACallThatWasCut) {
+  const auto parser = MakeToolParser(ToolFormat::kHermes, {});
+  parser->Push("<tool_call>{\"name\":\"f\",\"argum");
+  EXPECT_FALSE(parser->cut());  // not announced: it is text
+  parser->Push("ents\":{\"x\":");
+  EXPECT_TRUE(parser->cut());
+  parser->Push("1}}");
+  EXPECT_FALSE(parser->cut());
+}
+
 TEST(ToolParser, HermesArgumentsMayComeFirstOrAsTextOrNotAtAll) {
   EXPECT_EQ(Hermes("<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"f\"}</tool_call>"),
             "|f({\"a\": 1})");

@@ -6,7 +6,7 @@
 
 namespace vllm::server {
 
-Workers::Workers(int threads) {
+Workers::Workers(int threads, size_t max_waiting_bytes) : max_waiting_bytes_(max_waiting_bytes) {
   for (int i = 0; i < std::max(1, threads); ++i) {
     threads_.emplace_back([this] {
       base::os::NameThread("vllm-prepare");
@@ -18,7 +18,7 @@ Workers::Workers(int threads) {
 Workers::~Workers() { Stop(); }
 
 void Workers::Stop() {
-  std::deque<std::function<void()>> dropped;
+  std::deque<Task> dropped;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -29,13 +29,16 @@ void Workers::Stop() {
   threads_.clear();
 }
 
-void Workers::Post(std::function<void()> task) {
+bool Workers::Post(std::function<void()> task, size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (stop_) return;
-    tasks_.push_back(std::move(task));
+    if (stop_) return true;  // dropped like the rest
+    if (!tasks_.empty() && waiting_bytes_ + bytes > max_waiting_bytes_) return false;
+    waiting_bytes_ += bytes;
+    tasks_.push_back({std::move(task), bytes});
   }
   wake_.notify_one();
+  return true;
 }
 
 void Workers::Run() {
@@ -43,11 +46,12 @@ void Workers::Run() {
   while (true) {
     wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
     if (stop_) return;
-    std::function<void()> task = std::move(tasks_.front());
+    Task task = std::move(tasks_.front());
     tasks_.pop_front();
+    waiting_bytes_ -= task.bytes;
     lock.unlock();
-    task();
-    task = nullptr;
+    task.run();
+    task = {};
     lock.lock();
   }
 }
