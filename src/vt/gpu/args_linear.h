@@ -37,7 +37,7 @@ struct SkinnyArgs {
   Count count;
   int32_t most_rows = 1;  // of the bucket; as many rows of x can be read
   int32_t k = 0, pitch = 0;
-  int32_t units = 1, parts_log2 = 0;
+  int32_t units = 1, parts_log2 = 0, groups_log2 = 0;
   int32_t out_f32 = 0;
   RowFn act = RowFn::kNone;  // else an act_mul's
   // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from

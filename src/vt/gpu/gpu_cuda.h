@@ -171,11 +171,29 @@ struct Mma {
     const uint4 w = *reinterpret_cast<const uint4*>(row(g) + 8 * t);
     return {{w.x, w.y, w.z, w.w}};
   }
+  struct ARows {
+    const T *lo, *hi;
+  };
+  struct BRows {
+    const T* p;
+  };
   template <class F>
-  static GPU_FN B load_b_stream(F row) {
+  static GPU_FN ARows rows_of_a(F row) {
     const int g = lane_() / 4, t = lane_() % 4;
+    return {row(g) + 8 * t, row(g + 8) + 8 * t};
+  }
+  template <class F>
+  static GPU_FN BRows rows_of_b(F row) {
+    return {row(lane_() / 4) + 8 * (lane_() % 4)};
+  }
+  static GPU_FN A load_a(const ARows& rows, int k) {
+    const uint4 lo = *reinterpret_cast<const uint4*>(rows.lo + k);
+    const uint4 hi = *reinterpret_cast<const uint4*>(rows.hi + k);
+    return {{lo.x, hi.x, lo.y, hi.y, lo.z, hi.z, lo.w, hi.w}};
+  }
+  static GPU_FN B load_b_stream(const BRows& rows, int k) {
     const Pack<uint32_t> w =
-        load_stream(reinterpret_cast<const Pack<uint32_t>*>(row(g) + 8 * t));
+        load_stream(reinterpret_cast<const Pack<uint32_t>*>(rows.p + k));
     return {{w.v[0], w.v[1], w.v[2], w.v[3]}};
   }
   static GPU_FN C zero() { return {{0, 0, 0, 0}}; }

@@ -184,9 +184,23 @@ struct Mma {
     std::memcpy(b.v, a.v, sizeof b.v);
     return b;
   }
+  struct ARows {
+    const T* p;
+  };
+  using BRows = ARows;
   template <class F>
-  static B load_b_stream(F row) {
-    return load_b(row);
+  static ARows rows_of_a(F row) {
+    return {row(low())};
+  }
+  template <class F>
+  static BRows rows_of_b(F row) {
+    return {row(low())};
+  }
+  static A load_a(const ARows& rows, int k) {
+    return load_a([&](int) { return rows.p + k; });
+  }
+  static B load_b_stream(const BRows& rows, int k) {
+    return load_b([&](int) { return rows.p + k; });
   }
   static C zero() { return {}; }
   static void add(C& c, const C& other) {

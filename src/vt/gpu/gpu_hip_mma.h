@@ -105,9 +105,23 @@ struct Mma {
   static GPU_FN B load_b(F row) {
     return __builtin_bit_cast(B, load_a(row));
   }
+  struct ARows {
+    const T* p;
+  };
+  using BRows = ARows;
   template <class F>
-  static GPU_FN B load_b_stream(F row) {
-    return __builtin_bit_cast(B, load_a_stream(row));
+  static GPU_FN ARows rows_of_a(F row) {
+    return {row(low())};
+  }
+  template <class F>
+  static GPU_FN BRows rows_of_b(F row) {
+    return {row(low())};
+  }
+  static GPU_FN A load_a(const ARows& rows, int k) {
+    return load_a([&](int) { return rows.p + k; });
+  }
+  static GPU_FN B load_b_stream(const BRows& rows, int k) {
+    return __builtin_bit_cast(B, load_a_stream([&](int) { return rows.p + k; }));
   }
   static GPU_FN C zero() { return {MmaC(0.f)}; }
   static GPU_FN void add(C& c, const C& other) { c.v += other.v; }

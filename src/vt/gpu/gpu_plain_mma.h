@@ -41,9 +41,23 @@ struct PlainMma {
     for (int i = 0; i < kPart; ++i) b.v[i] = a.v[i];
     return b;
   }
+  struct ARows {
+    const float* p;
+  };
+  using BRows = ARows;
   template <class F>
-  static GPU_FN B load_b_stream(F row) {
-    return load_b(row);
+  static GPU_FN ARows rows_of_a(F row) {
+    return {row(low())};
+  }
+  template <class F>
+  static GPU_FN BRows rows_of_b(F row) {
+    return {row(low())};
+  }
+  static GPU_FN A load_a(const ARows& rows, int k) {
+    return load_a([&](int) { return rows.p + k; });
+  }
+  static GPU_FN B load_b_stream(const BRows& rows, int k) {
+    return load_b([&](int) { return rows.p + k; });
   }
   static GPU_FN C zero() {
     C c;
@@ -64,6 +78,9 @@ struct PlainMma {
         for (int i = 0; i < kRows; ++i) {
           c.v[i] += shuffle(a.v[k], 16 * h + kRows * part() + i) * mine;
         }
+#if defined(__HIP__)
+        __builtin_amdgcn_sched_barrier(0);  // or all shuffles come first, into more registers than there are
+#endif
       }
     }
   }

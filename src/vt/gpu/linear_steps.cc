@@ -149,7 +149,9 @@ class Compiler {
     a.most_rows = static_cast<int32_t>(shape_.rows);
     a.k = static_cast<int32_t>(shape_.k);
     a.pitch = static_cast<int32_t>(PitchOf(shape_.k));
+    const int groups = plan_.waves / plan_.parts;
     a.parts_log2 = std::countr_zero(static_cast<unsigned>(plan_.parts));
+    a.groups_log2 = std::countr_zero(static_cast<unsigned>(groups));
     a.out_f32 = OutIsF32() ? 1 : 0;
     a.act = l_.act;
     a.segment_count = static_cast<int32_t>(end - begin);
@@ -165,7 +167,6 @@ class Compiler {
     if (plan_.staged) Stage(a);
     a.partials = static_cast<int32_t>(plan_.partials);
 
-    const int groups = plan_.waves / plan_.parts;
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>((a.units + groups - 1) / groups);
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);

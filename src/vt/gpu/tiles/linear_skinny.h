@@ -190,12 +190,12 @@ struct SkinnyItem {
 template <int kColumns>
 GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int i) {
   const int columns = IsActMul(a) ? kColumns / 2 : kColumns;
-  const int groups = ::gpu::waves() >> a.parts_log2;
+  const int groups = 1 << a.groups_log2;
   SkinnyItem item;
   item.column = IsActMul(a) ? i % (kColumns / 2) : i % kColumns;
   i = IsActMul(a) ? i / (kColumns / 2) : i / kColumns;
   item.group = i & (groups - 1);
-  item.token = i / groups;
+  item.token = i >> a.groups_log2;
   const int unit = ::gpu::block() * groups + item.group;
   item.segment = 0;
 #pragma unroll
@@ -224,12 +224,12 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   // Steps of k whose weights are under way (32 registers, or 16), and whose activations are.
   constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
   constexpr int kDepth = kPlainMath ? 1 : (kTokens > 2 ? 4 : 8) / kTiles;
-  constexpr int kBatch = kPlainMath || kTokens > 2 ? 1 : 2;
+  constexpr int kBatch = kPlainMath ? 1 : kStaged ? 2 : 4 / kTokens;
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
   ::gpu::launch_dependents();
-  const int parts = 1 << a.parts_log2, groups = ::gpu::waves() >> a.parts_log2;
+  const int parts = 1 << a.parts_log2, groups = 1 << a.groups_log2;
   const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
   const int unit = ::gpu::block() * groups + group;
   int s = 0;
@@ -242,23 +242,26 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   const int begin = part * share;
   const int end = unit < a.units ? ::gpu::min(begin + share, lines) : 0;
 
-  const auto load = [&](int line, int tile) {
-    const LinearSegment& segment = a.segments[IsActMul(a) ? tile / ((kTiles + 1) / 2) : s];
-    const int row0 = IsActMul(a) ? unit * (kColumns / 2) + tile % ((kTiles + 1) / 2) * Mma::kN
-                                 : (unit - segment.first_unit) * kColumns + tile * Mma::kN;
-    return Mma::load_b_stream([&](int i) {
+  typename Mma::BRows from[kTiles];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    constexpr int kHalf = (kTiles + 1) / 2;
+    const LinearSegment& segment = a.segments[IsActMul(a) ? t / kHalf : s];
+    const int row = IsActMul(a) ? unit * (kColumns / 2) + t % kHalf * Mma::kN
+                                : (unit - segment.first_unit) * kColumns + t * Mma::kN;
+    from[t] = Mma::rows_of_b([&](int i) {
       return static_cast<const T*>(segment.w) +
-             static_cast<int64_t>(::gpu::min(row0 + i, segment.rows - 1)) * a.pitch +
-             line * Mma::kK;
+             static_cast<int64_t>(::gpu::min(row + i, segment.rows - 1)) * a.pitch +
+             begin * Mma::kK;
     });
-  };
+  }
   B w[kDepth][kTiles];
 #pragma unroll
   for (int j = 0; j < kDepth; ++j) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       w[j][t] = B{};
-      if (begin + j < end) w[j][t] = load(begin + j, t);
+      if (begin + j < end) w[j][t] = Mma::load_b_stream(from[t], j * Mma::kK);
     }
   }
   if (kStaged && a.input != LinearInput::kPlain) {
@@ -297,6 +300,14 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       for (int t = 0; t < kTiles; ++t) c[h][m][t] = Mma::zero();
     }
   }
+  typename Mma::ARows rows_of_x[kTokens];
+#pragma unroll
+  for (int m = 0; m < kTokens; ++m) {
+    rows_of_x[m] = Mma::rows_of_a([&](int i) {
+      const int row = ::gpu::min(m * Mma::kM + i, a.most_rows - 1);
+      return kStaged ? staged.row(row) : RowOfX<T>(a.x, row);
+    });
+  }
   for (int line = begin; line < end; line += kDepth) {
 #pragma unroll
     for (int b = 0; b < kDepth; b += kBatch) {
@@ -308,10 +319,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
         const int k = ::gpu::min(line + b + j, end - 1) * Mma::kK;
 #pragma unroll
         for (int m = 0; m < kTokens; ++m) {
-          x[j][m] = Mma::load_a([&](int i) {
-            const int row = ::gpu::min(m * Mma::kM + i, a.most_rows - 1);
-            return (kStaged ? staged.row(row) : RowOfX<T>(a.x, row)) + k;
-          });
+          x[j][m] = Mma::load_a(rows_of_x[m], k);
         }
       }
 #pragma unroll
@@ -322,7 +330,8 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
           for (int m = 0; m < kTokens; ++m)
             Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
           w[b + j][t] = B{};
-          if (line + b + j + kDepth < end) w[b + j][t] = load(line + b + j + kDepth, t);
+          const int next = line + b + j + kDepth;
+          if (next < end) w[b + j][t] = Mma::load_b_stream(from[t], (next - begin) * Mma::kK);
         }
       }
     }
