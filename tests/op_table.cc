@@ -1,6 +1,6 @@
 // Prints what a device supports and how fast it is, from the table of op cases:
 //
-//   op_table [device] [instruction set]
+//   op_table [device] [instruction set] [dtype]
 #include <cstdio>
 
 #include "base/strings.h"
@@ -15,8 +15,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", found.error().message);
     return 2;
   }
-  auto backend =
-      found->first->Open({.index = found->second, .threads = 0, .isa = argc > 2 ? argv[2] : ""});
+  auto backend = found->first->Open({.index = found->second,
+                                     .threads = 0,
+                                     .isa = argc > 2 ? argv[2] : "",
+                                     .dtype = argc > 3 ? argv[3] : ""});
   if (!backend) {
     fmt::print(stderr, "{}\n", backend.error().message);
     return 2;
