@@ -174,7 +174,9 @@ base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOption
                         .format = info.dtype,
                         .rows = columns == 0 ? 0 : count / columns,
                         .columns = columns};
-    view.release = [&](int64_t begin, int64_t end) { checkpoint.DropBytes(name, begin, end); };
+    view.release = [&checkpoint, &tensor = name](int64_t begin, int64_t end) {
+      checkpoint.DropBytes(tensor, begin, end);
+    };
     std::vector<float> floats;
     if (weight.format == DType::kF32 && info.dtype != DType::kF32) {
       view.format = DType::kF32;
