@@ -246,7 +246,7 @@ class ChoiceTest : public testing::Test {
 
 TEST_F(ChoiceTest, ChoosesWhatTheReferenceChooses) {
   int drawn = 0;
-  for (int round = 0; round < 60 && !HasFailure(); ++round) {
+  for (int round = 0; round < 40 && !HasFailure(); ++round) {
     const int64_t vocabulary = Pick({1, 2, 33, 300, 1000, 1024, 1025, 3000, 4097, 5000});
     const SamplerLayout layout{.vocabulary = vocabulary, .history = 60, .lists = 30};
     Batch batch(vocabulary, vocabulary + Pick({0, 3, 8}), layout);
@@ -259,7 +259,7 @@ TEST_F(ChoiceTest, ChoosesWhatTheReferenceChooses) {
     }
     drawn += Check(batch, vocabulary, layout);
   }
-  EXPECT_GT(drawn, 300);  // not all of them are arg-max in disguise
+  EXPECT_GT(drawn, 200);  // not all of them are arg-max in disguise
 }
 
 // Each filter alone, and pairs of them, over rows too flat for the list of candidates.

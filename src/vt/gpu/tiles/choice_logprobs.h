@@ -5,18 +5,17 @@
 
 namespace vt::gpu {
 
-GPU_FN bool WantsLogprobs(const ChoiceArgs& a, const ChoiceRow& r, int row) {
-  return r.logprobs() >= 0 && a.tokens[row] >= 0 && a.tokens[row] < a.vocabulary;
+GPU_FN bool IsToken(const ChoiceArgs& a, int row) {
+  return a.tokens[row] >= 0 && a.tokens[row] < a.vocabulary;
 }
 
 // Blocks of chunks: the best, the sum of exponentials, how many come before the token, and maxima.
 GPU_FN void ScanLogprobs(const ChoiceArgs& a) {
   ::gpu::launch_dependents();
-  ::gpu::wait_predecessor();
   const int row = ::gpu::block_y(), chunk = ::gpu::block();
-  if (row >= a.header->outputs) return;
-  const ChoiceRow r(a, row);
-  if (!WantsLogprobs(a, r, row)) return;
+  const bool live = row < a.header->outputs && ChoiceRow(a, row).logprobs() >= 0;
+  ::gpu::wait_predecessor();
+  if (!live || !IsToken(a, row)) return;
   const float* x = a.logits + row * a.stride;
   const int token = a.tokens[row];
   const float mine = Value(x[token]);
@@ -57,11 +56,11 @@ GPU_FN void ScanLogprobs(const ChoiceArgs& a) {
 
 GPU_FN void ListLogprobs(const ChoiceArgs& a) {
   ::gpu::launch_dependents();
-  ::gpu::wait_predecessor();
   const int row = ::gpu::block();
-  if (row >= a.header->outputs) return;
-  const ChoiceRow r(a, row);
-  if (!WantsLogprobs(a, r, row)) return;
+  const int most = ChoiceRow(a, row).logprobs();
+  const bool live = row < a.header->outputs && most >= 0;
+  ::gpu::wait_predecessor();
+  if (!live || !IsToken(a, row)) return;
   Best best = NoBest();
   for (int c = ::gpu::thread(); c < a.chunks; c += ::gpu::threads())
     best = Better(best, {a.parts[row * a.chunks + c].high, a.parts[row * a.chunks + c].id});
@@ -89,7 +88,7 @@ GPU_FN void ListLogprobs(const ChoiceArgs& a) {
     values[0] = logprob(Value(x[a.tokens[row]]));
     values[1] = static_cast<float>(before + 1);
   }
-  const int wanted = ::gpu::min(::gpu::min(r.logprobs(), kChoiceBest), a.vocabulary);
+  const int wanted = ::gpu::min(::gpu::min(most, kChoiceBest), a.vocabulary);
   Filter f(x, a.vocabulary, a.aligned != 0, 1, high, best.id, MinusInfinity());
   if (wanted > 0) {
     const int parts = a.chunks * a.scan_waves;

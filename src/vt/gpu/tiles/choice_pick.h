@@ -10,14 +10,16 @@ namespace vt::gpu {
 struct RowFindings {
   Best high, noised;
 };
-GPU_FN RowFindings FindingsOf(const ChoiceArgs& a, int row) {
+GPU_FN RowFindings FindingsOf(const ChoiceArgs& a, int row, bool draws) {
   Best high = NoBest(), noised = NoBest();
   for (int c = ::gpu::thread(); c < a.chunks; c += ::gpu::threads()) {
     const ChoicePart& p = a.parts[row * a.chunks + c];
     high = Better(high, {p.high, p.id});
-    noised = Better(noised, {p.noised, p.winner});
+    if (draws) noised = Better(noised, {p.noised, p.winner});
   }
-  return {BlockBest(high), BlockBest(noised)};
+  high = BlockBest(high);
+  if (draws) noised = BlockBest(noised);
+  return {high, noised};
 }
 
 // Of the row's e^(score - best), when the chunks have summed theirs.
@@ -89,24 +91,27 @@ GPU_FN int DrawFiltered(const ChoiceArgs& a, const ChoiceRow& r, int row, float 
 
 GPU_FN void PickToken(const ChoiceArgs& a) {
   ::gpu::launch_dependents();
-  ::gpu::wait_predecessor();
   const int row = ::gpu::block();
-  if (row >= a.header->outputs) return;
   const ChoiceRow r(a, row);
-  if (r.forced() >= 0) {
-    if (::gpu::thread() == 0) a.tokens[row] = r.forced();
+  const bool live = row < a.header->outputs, draws = !r.greedy();
+  const bool filters = draws && r.filters(a.vocabulary);
+  const int forced = r.forced(), length = r.length();
+  int32_t* slot = SlotAt(a.slots, r.slot());
+  ::gpu::wait_predecessor();
+  if (!live) return;
+  if (forced >= 0) {
+    if (::gpu::thread() == 0) a.tokens[row] = forced;
     return;
   }
-  int32_t* slot = SlotAt(a.slots, r.slot());
-  const RowFindings found = FindingsOf(a, row);
+  const RowFindings found = FindingsOf(a, row, draws && !filters);
   const float high = found.high.value;
   int token = found.high.id;
   if (high == MinusInfinity()) {
     token = BestAllowed(a, r, slot, row);
-  } else if (!r.greedy() && high < PlusInfinity()) {
+  } else if (draws && high < PlusInfinity()) {
     const float inverse = r.inverse(), best = ::gpu::product(high, inverse);
     if (best > MinusInfinity() && best < PlusInfinity()) {
-      if (r.filters(a.vocabulary)) {
+      if (filters) {
         token = DrawFiltered(a, r, row, inverse, best, token);
       } else if (found.noised.value > MinusInfinity()) {
         token = found.noised.id;
@@ -117,7 +122,6 @@ GPU_FN void PickToken(const ChoiceArgs& a) {
   a.tokens[row] = token;
   if (slot == nullptr) return;
   slot[0] = token;
-  const int length = r.length();
   if (length >= 0 && length < a.slots.history) slot[kChoiceHistory + length] = token;
 }
 

@@ -11,15 +11,17 @@ inline constexpr int kScanFours = 4;  // of a thread: kChoiceChunk / 4 / kChoice
 
 GPU_FN void ScanRow(const ChoiceArgs& a) {
   ::gpu::launch_dependents();
-  ::gpu::wait_predecessor();
   const int row = ::gpu::block_y(), chunk = ::gpu::block();
-  if (row >= a.header->outputs) return;
   const ChoiceRow r(a, row);
-  if (r.forced() >= 0) return;
+  const bool live = row < a.header->outputs && r.forced() < 0;
+  const bool processed = IsProcessed(a, r), draws = !r.greedy();
+  const bool filters = draws && r.filters(a.vocabulary);
+  ::gpu::wait_predecessor();
+  if (!live) return;
   const int begin = chunk * kChoiceChunk, end = ::gpu::min(a.vocabulary, begin + kChoiceChunk);
   const float* x = a.logits + row * a.stride;
   bool aligned = a.aligned != 0;
-  if (IsProcessed(a, r)) {
+  if (processed) {
     float* work = a.work + row * a.work_stride;
     int* marks = reinterpret_cast<int*>(::gpu::shared() + kChoiceScratch);
     ChunkProcessor(a, r, SlotAt(a.slots, r.slot()), work, marks, begin, end).Run(x);
@@ -43,7 +45,6 @@ GPU_FN void ScanRow(const ChoiceArgs& a) {
   each([&](int id, float l) {
     if (l > high.value) high = {l, id};
   });
-  const bool draws = !r.greedy(), filters = draws && r.filters(a.vocabulary);
   if (filters && r.top_k(a.vocabulary)) {
     const float most = ::gpu::wave_max(high.value);
     if (::gpu::lane() == 0)
