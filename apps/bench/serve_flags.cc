@@ -131,7 +131,7 @@ std::string Given(const CLI::App& app, const std::vector<std::string>& groups,
                   const std::vector<std::string>& spared) {
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0) continue;
-    const std::string name = o->get_name();
+    std::string name = o->get_name();
     if (std::find(groups.begin(), groups.end(), o->get_group()) == groups.end()) continue;
     if (std::find(spared.begin(), spared.end(), name) == spared.end()) return name;
   }

@@ -114,6 +114,7 @@ std::vector<std::pair<double, double>> OutputOverTime(const RunRecord& run, int 
   const double width = EndOf(run) / bins;
   if (bins < 1 || width <= 0) return {};
   std::vector<std::pair<double, double>> rates;
+  rates.reserve(static_cast<size_t>(bins));
   for (int i = 0; i < bins; ++i) rates.emplace_back((i + 0.5) * width, 0.0);
   for (const RequestRecord& r : run.requests) {
     EachToken(r, [&](double time, double weight) {
