@@ -51,7 +51,7 @@ function(vt_compile_hip variable)
     foreach(arch ${archs})
       set(out ${folder}/${name}.${arch}.co)
       add_custom_command(OUTPUT ${out}
-        COMMAND ${CCACHE} ${VLLM_HIP_COMPILER} ${flags} --offload-arch=${arch} -I${CMAKE_SOURCE_DIR}/src
+        COMMAND ${CCACHE} ${VLLM_HIP_COMPILER} ${flags} --offload-arch=${arch} -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/src
           -MD -MF ${out}.d -c ${file} -o ${out}
         DEPENDS ${file} DEPFILE ${out}.d COMMENT "Kernels ${name} for ${arch}" VERBATIM COMMAND_EXPAND_LISTS)
       list(APPEND code "${name}|${arch}|${out}")

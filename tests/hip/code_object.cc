@@ -1,4 +1,4 @@
-#include "hip/code_object.h"
+#include "tests/hip/code_object.h"
 
 #include <elf.h>
 

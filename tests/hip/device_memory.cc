@@ -1,4 +1,4 @@
-#include "hip/device_memory.h"
+#include "tests/hip/device_memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

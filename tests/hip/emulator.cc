@@ -1,4 +1,4 @@
-#include "hip/emulator.h"
+#include "tests/hip/emulator.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/strings.h"
-#include "hip/device_memory.h"
+#include "tests/hip/device_memory.h"
 
 extern char** environ;
 

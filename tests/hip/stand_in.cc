@@ -1,6 +1,6 @@
 // See stand_in.h. Work is done when it is given, so that streams are in order by themselves; what
 // is recorded in a capture is done by each launch of its graph.
-#include "hip/stand_in.h"
+#include "tests/hip/stand_in.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "hip/code_object.h"
-#include "hip/device_memory.h"
-#include "hip/emulator.h"
+#include "tests/hip/code_object.h"
+#include "tests/hip/device_memory.h"
+#include "tests/hip/emulator.h"
 
 namespace hip {
 namespace {
