@@ -39,10 +39,11 @@ GPU_FN T load_volatile(const T* p) {
   return *const_cast<const volatile T*>(p);
 }
 
+// Not ld.global.nc, which ptxas moves behind a griddepcontrol.wait that follows.
 template <class T>
 GPU_FN Pack<T> load_stream(const Pack<T>* p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
   return *reinterpret_cast<Pack<T>*>(&v);

@@ -100,14 +100,14 @@ class Compiler {
 
   void Run() {
     shape_ = ShapeOf(c_.plan.graph, l_, c_.bucket());
-    x_ = c_.RowsOf(l_.x);
-    // Heads of one row after another are rows too.
-    if (x_.inner > 1 && x_.stride == int64_t{x_.inner} * x_.width) {
-      x_.stride = x_.width;
-      x_.inner = 1;
-    }
+    x_ = RowsOf(l_.x);
+    out_ = RowsOf(l_.out);
+    if (l_.residual != ir::kNone) residual_ = RowsOf(l_.residual);
     shape_.aligned = c_.Aligned(l_.x) && x_.inner == 1;
     plan_ = PlanLinear(shape_, c_.device);
+    if (plan_.kernel != LinearKernel::kNone &&
+        (x_.inner != 1 || out_.inner != 1 || residual_.inner != 1))
+      plan_.kernel = LinearKernel::kTile;
     for (size_t i = 0; i < l_.weights.size(); ++i) {
       const Matrix m = c_.MatrixOf(l_.weights[i]);
       LinearSegment s;
@@ -136,15 +136,33 @@ class Compiler {
   }
 
  private:
+  const char* InputName() const {
+    switch (l_.input) {
+      case LinearInput::kNorm:
+        return "norm";
+      case LinearInput::kNormAddNorm:
+        return "sandwich";
+      default:
+        return plan_.staged ? "staged" : "direct";
+    }
+  }
   bool OutIsF32() const { return c_.value(l_.out).dtype == ir::DType::kF32; }
-  Rows Residual() const { return l_.residual == ir::kNone ? Rows{} : c_.RowsOf(l_.residual); }
+  // Heads of one row after another are rows too.
+  Rows RowsOf(ir::ValueId id) const {
+    Rows r = c_.RowsOf(id);
+    if (r.inner > 1 && r.stride == int64_t{r.inner} * r.width) {
+      r.stride = r.width;
+      r.inner = 1;
+    }
+    return r;
+  }
 
   void Skinny(size_t begin, size_t end) {
     SkinnyArgs a;
     a.header = c_.header();
     a.x = x_;
-    a.out = c_.RowsOf(l_.out);
-    a.residual = Residual();
+    a.out = out_;
+    a.residual = residual_;
     a.count = c_.CountOf(l_.x);
     a.most_rows = static_cast<int32_t>(shape_.rows);
     a.k = static_cast<int32_t>(shape_.k);
@@ -172,14 +190,11 @@ class Compiler {
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
     config.early = true;
-    c_.Emit(id_,
-            fmt::format("linear_{}_{}x{}", plan_.staged ? "staged" : "direct", plan_.token_tiles,
-                        plan_.weight_tiles),
+    c_.Emit(id_, fmt::format("linear_{}_{}x{}", InputName(), plan_.token_tiles, plan_.weight_tiles),
             c_.device.value_type, config, a);
   }
 
   void Stage(SkinnyArgs& a) const {
-    a.input = l_.input;
     a.staged_pitch = static_cast<int32_t>(plan_.staged_pitch);
     const auto waves_a_row = static_cast<unsigned>(std::max<int64_t>(1, plan_.waves / shape_.rows));
     a.waves_a_row_log2 = std::bit_width(waves_a_row) - 1;
@@ -218,9 +233,8 @@ class Compiler {
 
   // False: the library has no kernel for it, and nothing was emitted.
   bool Product(std::span<const LinearSegment> segments, int64_t rows) {
-    const Rows out = c_.RowsOf(l_.out), residual = Residual();
     const ir::DType type = c_.value(l_.out).dtype;
-    const bool bias = segments[0].bias != nullptr, add = residual.base != nullptr;
+    const bool bias = segments[0].bias != nullptr, add = residual_.base != nullptr;
     if (add && type != c_.device.value_type) return false;
     const auto column = [&](const Rows& r, ir::DType t) -> void* {
       return static_cast<std::byte*>(r.base) + segments[0].column * int64_t{ir::Info(t).bytes};
@@ -233,21 +247,20 @@ class Compiler {
     p.x_stride = x_.stride;
     p.w = segments[0].w;
     p.w_stride = PitchOf(shape_.k);
-    p.out = column(out, type);
-    p.out_stride = out.stride;
+    p.out = column(out_, type);
+    p.out_stride = out_.stride;
     p.type = c_.device.value_type;
     p.out_type = type;
     if (add) {
-      p.add = column(residual, type);
-      p.add_stride = residual.stride;
+      p.add = column(residual_, type);
+      p.add_stride = residual_.stride;
     } else if (bias) {
       p.add = p.out;
       p.add_stride = p.out_stride;
     }
     p.workspace = c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear;
     p.workspace_bytes = kLibraryWorkspace;
-    auto call = out.inner == 1 && residual.inner == 1 && !(add && bias) ? c_.device.blas->Prepare(p)
-                                                                        : std::nullopt;
+    auto call = add && bias ? std::nullopt : c_.device.blas->Prepare(p);
     if (!call) return false;
     for (size_t i = 0; i < segments.size() && bias; ++i) Bias(segments[i]);
     Launch launch;
@@ -260,7 +273,7 @@ class Compiler {
   void Bias(const LinearSegment& s) {
     LinearBiasArgs a;
     a.header = c_.header();
-    a.out = c_.RowsOf(l_.out);
+    a.out = out_;
     a.segment = s;
     a.count = c_.CountOf(l_.x);
     a.out_f32 = OutIsF32() ? 1 : 0;
@@ -276,8 +289,8 @@ class Compiler {
     TileLinearArgs a;
     a.header = c_.header();
     a.x = x_;
-    a.out = c_.RowsOf(l_.out);
-    a.residual = Residual();
+    a.out = out_;
+    a.residual = residual_;
     a.segment = s;
     a.count = c_.CountOf(l_.x);
     a.k = static_cast<int32_t>(shape_.k);
@@ -299,7 +312,7 @@ class Compiler {
   LinearNode l_;
   LinearShape shape_;
   LinearPlan plan_;
-  Rows x_;
+  Rows x_, out_, residual_;
   std::vector<LinearSegment> segments_;
   int32_t columns_ = 0;
 };
@@ -317,7 +330,7 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
   const ir::Value& x = g.value(l.x);
   if (x.kind == ir::ValueKind::kNode && ir::IsView(g.nodes[static_cast<size_t>(x.producer)].op))
     shape.aligned = false;
-  return PlanLinear(shape, d).kernel == LinearKernel::kSkinny;
+  return x.shape.size() <= 2 && PlanLinear(shape, d).kernel == LinearKernel::kSkinny;
 }
 
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {

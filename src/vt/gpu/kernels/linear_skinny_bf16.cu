@@ -2,7 +2,7 @@
 
 namespace vt::gpu {
 
-// linear_<tiles of 16 rows of x>x<tiles of weights>; staged: x in shared memory.
+// linear_<input>_<tiles of 16 rows of x>x<tiles of weights>. direct: x is read where it stands.
 GPU_KERNEL(linear_direct_1x1_bf16, SkinnyArgs, 512) {
   SkinnyLinear<::gpu::bf16, 1, 1, false>(args);
 }
@@ -17,5 +17,17 @@ GPU_KERNEL(linear_direct_4x2_bf16, SkinnyArgs, 512) {
 }
 GPU_KERNEL(linear_staged_1x1_bf16, SkinnyArgs, 512) { SkinnyLinear<::gpu::bf16, 1, 1, true>(args); }
 GPU_KERNEL(linear_staged_1x2_bf16, SkinnyArgs, 512) { SkinnyLinear<::gpu::bf16, 1, 2, true>(args); }
+GPU_KERNEL(linear_norm_1x1_bf16, SkinnyArgs, 512) {
+  SkinnyLinear<::gpu::bf16, 1, 1, true, LinearInput::kNorm>(args);
+}
+GPU_KERNEL(linear_norm_1x2_bf16, SkinnyArgs, 512) {
+  SkinnyLinear<::gpu::bf16, 1, 2, true, LinearInput::kNorm>(args);
+}
+GPU_KERNEL(linear_sandwich_1x1_bf16, SkinnyArgs, 512) {
+  SkinnyLinear<::gpu::bf16, 1, 1, true, LinearInput::kNormAddNorm>(args);
+}
+GPU_KERNEL(linear_sandwich_1x2_bf16, SkinnyArgs, 512) {
+  SkinnyLinear<::gpu::bf16, 1, 2, true, LinearInput::kNormAddNorm>(args);
+}
 
 }  // namespace vt::gpu

@@ -12,32 +12,38 @@
 
 namespace vt::gpu {
 
-// Products with rows that are scaled late (by the norm's factor, after the product) overflow no
-// type but f16, whose rows are scaled first.
+// Rows are scaled by the norm's factor late, after the product, which then need not wait for the
+// sum of squares; but f16 might not hold them unscaled.
 template <class T>
 inline constexpr bool kScaledLate = true;
 template <>
 inline constexpr bool kScaledLate<::gpu::f16> = false;
 
-// N values of a row from `at` on, zeros from k on.
-template <int N, class T>
-GPU_FN void LoadRow(const T* row, int at, int k, bool packed, float (&v)[N]) {
-  if (packed && at + N <= k) {
-    constexpr int kCount = ::gpu::Pack<T>::kCount;
-#pragma unroll
-    for (int j = 0; j < N; j += kCount) {
-      const auto p = *reinterpret_cast<const ::gpu::Pack<T>*>(row + at + j);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) v[j + i] = ::gpu::to_float(p.v[i]);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = at + i < k ? ::gpu::to_float(row[at + i]) : 0;
-  }
+// Row i of rows that the host has made sure follow one another evenly.
+template <class T>
+GPU_FN T* EvenRow(const Rows& x, int i) {
+  return static_cast<T*>(x.base) + i * static_cast<int>(x.stride);
 }
 
+// N values, a multiple of 16 bytes.
+template <int N, class T>
+GPU_FN void LoadPacked(const T* from, float (&v)[N]) {
+  constexpr int kCount = ::gpu::Pack<T>::kCount;
+#pragma unroll
+  for (int j = 0; j < N; j += kCount) {
+    const auto p = *reinterpret_cast<const ::gpu::Pack<T>*>(from + j);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[j + i] = ::gpu::to_float(p.v[i]);
+  }
+}
+// The first `count` of them one by one, zeros behind.
+template <int N, class T>
+GPU_FN void LoadSome(const T* from, int count, float (&v)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) v[i] = i < count ? ::gpu::to_float(from[i]) : 0;
+}
 template <class T>
-GPU_FN void StorePack(T* to, const float (&v)[::gpu::Pack<T>::kCount]) {
+GPU_FN void StorePacked(T* to, const float (&v)[::gpu::Pack<T>::kCount]) {
   ::gpu::Pack<T> p;
 #pragma unroll
   for (int i = 0; i < ::gpu::Pack<T>::kCount; ++i) p.v[i] = ::gpu::from_float<T>(v[i]);
@@ -46,9 +52,11 @@ GPU_FN void StorePack(T* to, const float (&v)[::gpu::Pack<T>::kCount]) {
 
 // The rows of x (or s) in shared memory, and what their norms need. Rows are dealt to the waves of
 // the block; few rows have several waves each.
-template <class T>
+template <class T, LinearInput kInput>
 class StagedRows {
  public:
+  static constexpr bool kSandwich = kInput == LinearInput::kNormAddNorm;
+  static constexpr bool kNormed = kInput == LinearInput::kNorm || kSandwich;
   static constexpr int kCount = ::gpu::Pack<T>::kCount;
 
   GPU_FN explicit StagedRows(const SkinnyArgs& args)
@@ -65,48 +73,37 @@ class StagedRows {
 
   // What the rows are multiplied by after the product. After a sync() that follows Stage.
   GPU_FN float late_scale(int i) const {
-    if (a_.input == LinearInput::kPlain || !kScaledLate<T>) return 1;
-    return Scale(last_sums(), i, last_eps());
+    return kNormed && kScaledLate<T> ? Scale(last_sums(), i, last_eps()) : 1;
   }
 
-  // Ends with a sync().
-  GPU_FN void Stage() {
-    if (a_.input == LinearInput::kNormAddNorm) {
-      Sum(a_.x);
+  // The norms' weights come from far away: they are asked for before wait_predecessor().
+  GPU_FN void Prefetch() const {
+    if (!kNormed) return;
+    for (int i = ::gpu::thread() * 32; i < a_.k; i += ::gpu::threads() * 32) {
+      ::gpu::prefetch(a_.weight1 + i);
+      if (kSandwich) ::gpu::prefetch(a_.weight2 + i);
+    }
+  }
+
+  // `tokens`: rows whose s is written. Ends with a sync().
+  GPU_FN void Stage(int tokens) {
+    if (kSandwich) {
+      for (int m = row_; m < a_.most_rows; m += rows_at_once_) KeepSquares(m);
       ::gpu::sync();
     }
-    const float* weight = a_.input == LinearInput::kNorm ? a_.weight1 : a_.weight2;
-    const float offset = a_.input == LinearInput::kNorm ? a_.offset1 : a_.offset2;
-    const int tokens = CountOf(a_.header, a_.count);
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
-      const T* x = RowOf<T>(a_.x, m);
-      float scale = 0, sum = 0;
-      if (a_.input == LinearInput::kNormAddNorm) scale = Scale(sums_, m, a_.eps1);
-      for (int at = begin_; at < a_.pitch; at += step_) {
-        float v[kCount];
-        LoadRow(x, at, a_.k, a_.packed != 0, v);
-        if (a_.input == LinearInput::kNormAddNorm) {
-          Add(m, at, scale, v);
-          if (Mine(m, at) && m < tokens) Store(RowOf<T>(a_.sum, m), at, v);
-        }
-        if (a_.input != LinearInput::kPlain) {
-          sum += Squares(v);
-          if (kScaledLate<T>) Multiply(v, weight, offset, at, 1);
-        }
-        StorePack(rows_ + m * a_.staged_pitch + at, v);
-      }
-      if (a_.input != LinearInput::kPlain) Keep(last_sums(), m, sum);
-    }
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) StageRow(m, tokens);
     ::gpu::sync();
-    if (a_.input == LinearInput::kPlain || kScaledLate<T>) return;
+    if (!kNormed || kScaledLate<T>) return;
     for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
       const float scale = Scale(last_sums(), m, last_eps());
       for (int at = begin_; at < a_.pitch; at += step_) {
-        float v[kCount];
-        T* row = rows_ + m * a_.staged_pitch;
-        LoadRow(row, at, a_.pitch, true, v);
-        Multiply(v, weight, offset, at, scale);
-        StorePack(row + at, v);
+        float v[kCount], w[kCount];
+        T* to = rows_ + m * a_.staged_pitch + at;
+        LoadPacked(to, v);
+        LoadSome(last_weight() + at, a_.k - at, w);
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) v[i] *= scale * (w[i] + last_offset());
+        StorePacked(to, v);
       }
     }
     ::gpu::sync();
@@ -114,54 +111,84 @@ class StagedRows {
 
  private:
   GPU_FN float* last_sums() const {
-    return a_.input == LinearInput::kNorm ? sums_ : sums_ + a_.most_rows * ::gpu::waves();
+    return kSandwich ? sums_ + a_.most_rows * ::gpu::waves() : sums_;
   }
-  GPU_FN float last_eps() const { return a_.input == LinearInput::kNorm ? a_.eps1 : a_.eps2; }
+  GPU_FN const float* last_weight() const { return kSandwich ? a_.weight2 : a_.weight1; }
+  GPU_FN float last_offset() const { return kSandwich ? a_.offset2 : a_.offset1; }
+  GPU_FN float last_eps() const { return kSandwich ? a_.eps2 : a_.eps1; }
+  GPU_FN bool Whole(int at) const { return a_.packed != 0 && at + kCount <= a_.k; }
 
-  GPU_FN static float Squares(const float (&v)[kCount]) {
+  GPU_FN void KeepSquares(int m) {
+    const T* x = EvenRow<const T>(a_.x, m);
     float sum = 0;
+    for (int at = begin_; at < a_.k; at += step_) {
+      float v[kCount];
+      if (Whole(at)) {
+        LoadPacked(x + at, v);
+      } else {
+        LoadSome(x + at, a_.k - at, v);
+      }
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
-    return sum;
+      for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
+    }
+    Keep(sums_, m, sum);
   }
-  GPU_FN void Multiply(float (&v)[kCount], const float* weight, float offset, int at,
-                       float scale) const {
-    float w[kCount];
-    LoadRow(weight, at, a_.k, a_.packed != 0, w);
+
+  GPU_FN void StageRow(int m, int tokens) {
+    const T* x = EvenRow<const T>(a_.x, m);
+    const T* r = kSandwich ? EvenRow<const T>(a_.add, m) : nullptr;
+    const float scale = kSandwich ? Scale(sums_, m, a_.eps1) : 1;
+    float sum = 0;
+    for (int at = begin_; at < a_.pitch; at += step_) {
+      // All loads before anything is done with one.
+      float v[kCount], add[kCount], w1[kCount], w[kCount];
+      if (Whole(at)) {
+        LoadPacked(x + at, v);
+        if (kNormed) LoadPacked(last_weight() + at, w);
+        if (kSandwich) {
+          LoadPacked(r + at, add);
+          LoadPacked(a_.weight1 + at, w1);
+        }
+      } else {
+        LoadSome(x + at, a_.k - at, v);
+        if (kNormed) LoadSome(last_weight() + at, a_.k - at, w);
+        if (kSandwich) {
+          LoadSome(r + at, a_.k - at, add);
+          LoadSome(a_.weight1 + at, a_.k - at, w1);
+        }
+      }
+      if (kSandwich) {
+        // s as the type holds it.
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] *= (w[i] + offset) * scale;
-  }
-  // s = r + x * scale * (w + offset), as the type holds it.
-  GPU_FN void Add(int m, int at, float scale, float (&v)[kCount]) const {
-    float r[kCount];
-    LoadRow(RowOf<T>(a_.add, m), at, a_.k, a_.packed != 0, r);
-    Multiply(v, a_.weight1, a_.offset1, at, scale);
+        for (int i = 0; i < kCount; ++i)
+          v[i] =
+              ::gpu::to_float(::gpu::from_float<T>(add[i] + v[i] * scale * (w1[i] + a_.offset1)));
+        if (Mine(m, at) && m < tokens) StoreSum(EvenRow<T>(a_.sum, m) + at, a_.k - at, v);
+      }
+      if (kNormed) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] = ::gpu::to_float(::gpu::from_float<T>(v[i] + r[i]));
+        for (int i = 0; i < kCount; ++i) {
+          sum += v[i] * v[i];
+          if (kScaledLate<T>) v[i] *= w[i] + last_offset();
+        }
+      }
+      StorePacked(rows_ + m * a_.staged_pitch + at, v);
+    }
+    if (kNormed) Keep(last_sums(), m, sum);
   }
+
   // Every block has every row; each writes its share of s.
   GPU_FN bool Mine(int m, int at) const {
     const int span = ::gpu::kWave * kCount;
     return (m * ((a_.pitch + span - 1) / span) + at / span) % ::gpu::blocks() == ::gpu::block();
   }
-  GPU_FN void Store(T* row, int at, const float (&v)[kCount]) const {
-    if (a_.packed != 0 && at + kCount <= a_.k) {
-      StorePack(row + at, v);
+  GPU_FN void StoreSum(T* to, int count, const float (&v)[kCount]) const {
+    if (a_.packed != 0 && count >= kCount) {
+      StorePacked(to, v);
     } else {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        if (at + i < a_.k) row[at + i] = ::gpu::from_float<T>(v[i]);
-    }
-  }
-  GPU_FN void Sum(const Rows& x) {
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
-      float sum = 0;
-      for (int at = begin_; at < a_.k; at += step_) {
-        float v[kCount];
-        LoadRow(RowOf<T>(x, m), at, a_.k, a_.packed != 0, v);
-        sum += Squares(v);
-      }
-      Keep(sums_, m, sum);
+        if (i < count) to[i] = ::gpu::from_float<T>(v[i]);
     }
   }
   GPU_FN void Keep(float* sums, int m, float sum) const {
@@ -207,14 +234,18 @@ GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int i) {
   return item;
 }
 
-// Rows that the host has made sure follow one another evenly.
-template <class T>
-GPU_FN const T* RowOfX(const Rows& x, int i) {
-  return static_cast<const T*>(x.base) + i * static_cast<int>(x.stride);
+// Where the count of a step's rows stands; of kOne, any place.
+GPU_FN const int32_t* CounterOf(const Header* h, Count c) {
+  const int32_t* first = &h->tokens;
+  return first + (c.of == Of::kRequests ? 1 : c.of == Of::kOutputs ? 2 : 0);
 }
 
-// kTokens and kTiles: tiles of activations and of weights a wave. kStaged: see SkinnyArgs.
-template <class T, int kTokens, int kTiles, bool kStaged>
+GPU_FN int TokensOf(const SkinnyArgs& a, int counted) {
+  return ::gpu::min(a.count.of == Of::kOne ? a.count.times : counted * a.count.times, a.most_rows);
+}
+
+// kTokens and kTiles: tiles of activations and of weights a wave. kStaged: x in shared memory.
+template <class T, int kTokens, int kTiles, bool kStaged, LinearInput kInput = LinearInput::kPlain>
 GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
   using A = typename Mma::A;
@@ -224,7 +255,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   // Steps of k whose weights are under way (32 registers, or 16), and whose activations are.
   constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
   constexpr int kDepth = kPlainMath ? 1 : (kTokens > 2 ? 4 : 8) / kTiles;
-  constexpr int kBatch = kPlainMath ? 1 : kStaged ? 2 : 4 / kTokens;
+  constexpr int kBatch = kPlainMath || kTokens > 1 ? 1 : kStaged ? 2 : 4;
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
@@ -264,32 +295,28 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       if (begin + j < end) w[j][t] = Mma::load_b_stream(from[t], j * Mma::kK);
     }
   }
-  if (kStaged && a.input != LinearInput::kPlain) {
-    for (int i = ::gpu::thread() * 32; i < a.k; i += ::gpu::threads() * 32) {
-      ::gpu::prefetch(a.weight1 + i);
-      if (a.input == LinearInput::kNormAddNorm) ::gpu::prefetch(a.weight2 + i);
-    }
-  }
-  // What is added to this thread's first output, asked for while there is time.
+  StagedRows<T, kInput> staged(a);
+  if (kStaged) staged.Prefetch();
+  // What is added to this thread's first output, asked for while there is time. Nothing is done
+  // with what is asked for here before the products: that would wait for it.
+  const SkinnyItem first = ItemOf<kColumns>(a, ::gpu::thread());
+  const bool some = first.row >= 0 && first.token < a.most_rows;
   const auto bias = [&](const SkinnyItem& item) {
     const float* p = a.segments[item.segment].bias;
     return p == nullptr ? 0 : p[item.row];
   };
   const auto residual = [&](const SkinnyItem& item) {
-    if (a.residual.base == nullptr) return 0.0f;
-    const T* row = RowOf<const T>(a.residual, item.token);
-    return ::gpu::to_float(row[a.segments[item.segment].column + item.row]);
+    return EvenRow<const T>(a.residual, item.token)[a.segments[item.segment].column + item.row];
   };
-  const SkinnyItem first = ItemOf<kColumns>(a, ::gpu::thread());
-  const bool some = first.row >= 0 && first.token < a.most_rows;
-  float first_added = some ? bias(first) : 0;
+  float first_bias = 0;
+  T first_residual = ::gpu::from_float<T>(0);
+  if (some) first_bias = bias(first);
 
   ::gpu::wait_predecessor();
-  if (some) first_added += residual(first);
-  const int tokens = ::gpu::min(CountOf(a.header, a.count), a.most_rows);
+  if (some && a.residual.base != nullptr) first_residual = residual(first);
+  const int counted = *CounterOf(a.header, a.count);
 
-  StagedRows<T> staged(a);
-  if (kStaged) staged.Stage();
+  if (kStaged) staged.Stage(TokensOf(a, counted));
 
   C c[kChains][kTokens][kTiles];
 #pragma unroll
@@ -305,21 +332,21 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   for (int m = 0; m < kTokens; ++m) {
     rows_of_x[m] = Mma::rows_of_a([&](int i) {
       const int row = ::gpu::min(m * Mma::kM + i, a.most_rows - 1);
-      return kStaged ? staged.row(row) : RowOfX<T>(a.x, row);
+      return kStaged ? staged.row(row) : EvenRow<const T>(a.x, row);
     });
   }
   for (int line = begin; line < end; line += kDepth) {
 #pragma unroll
     for (int b = 0; b < kDepth; b += kBatch) {
       if (line + b >= end) break;
-      // Weights past the end are zeros, whatever they meet.
       A x[kBatch][kTokens];
 #pragma unroll
       for (int j = 0; j < kBatch; ++j) {
-        const int k = ::gpu::min(line + b + j, end - 1) * Mma::kK;
 #pragma unroll
         for (int m = 0; m < kTokens; ++m) {
-          x[j][m] = Mma::load_a(rows_of_x[m], k);
+          x[j][m] = A{};
+          if (line + b + j < end)
+            x[j][m] = Mma::load_a(rows_of_x[m], line * Mma::kK + (b + j) * Mma::kK);
         }
       }
 #pragma unroll
@@ -331,7 +358,9 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
             Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
           w[b + j][t] = B{};
           const int next = line + b + j + kDepth;
-          if (next < end) w[b + j][t] = Mma::load_b_stream(from[t], (next - begin) * Mma::kK);
+          if (next < end)
+            w[b + j][t] =
+                Mma::load_b_stream(from[t], (line - begin) * Mma::kK + (b + j + kDepth) * Mma::kK);
         }
       }
     }
@@ -355,6 +384,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   }
   ::gpu::sync();
 
+  const int tokens = TokensOf(a, counted);
   const int outputs = tokens * groups * (IsActMul(a) ? kColumns / 2 : kColumns);
   for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
     const SkinnyItem item = ItemOf<kColumns>(a, i);
@@ -372,12 +402,15 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       ApplyFn(a.act, 1, 0, gate);
       v = gate[0] * sum(item.column + kColumns / 2);
     }
-    v += i == ::gpu::thread() ? first_added : bias(item) + residual(item);
+    const bool is_first = i == ::gpu::thread();
+    v += is_first ? first_bias : bias(item);
+    if (a.residual.base != nullptr)
+      v += ::gpu::to_float(is_first ? first_residual : residual(item));
     const int column = a.segments[item.segment].column + item.row;
     if (a.out_f32 != 0) {
-      RowOf<float>(a.out, item.token)[column] = v;
+      EvenRow<float>(a.out, item.token)[column] = v;
     } else {
-      RowOf<T>(a.out, item.token)[column] = ::gpu::from_float<T>(v);
+      EvenRow<T>(a.out, item.token)[column] = ::gpu::from_float<T>(v);
     }
   }
 }
