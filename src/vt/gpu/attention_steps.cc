@@ -68,6 +68,39 @@ DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const Dev
   return s;
 }
 
+// How the prefill kernel runs. In f32, which is for checking, there is none: the decode kernel
+// takes all tokens, as it does on devices where the prefill kernel does not fit.
+struct PrefillShape {
+  int dim = 0;
+  int waves = 0;  // 0: it does not run
+  bool one_stage = false;
+  int64_t shared_bytes = 0;
+  int64_t tile_heads = 1, tile_tokens = 0;
+};
+PrefillShape PrefillShapeOf(const ir::AttentionAttrs& a, ir::DType t, const DeviceFacts& d) {
+  PrefillShape s;
+  if (t == ir::DType::kF32) return s;
+  s.dim = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
+  // Heads that share keys share a tile, so that it is over few tokens and few of its keys are
+  // masked; more than 8 gain nothing.
+  const int64_t group = a.heads / a.kv_heads;
+  for (int64_t h = 1; h <= std::min<int64_t>(group, 8); ++h) {
+    if (group % h == 0) s.tile_heads = h;
+  }
+  for (const int waves : {4, 2}) {
+    for (const int stages : {2, 1}) {
+      const int64_t bytes = PrefillBytes(s.dim, ir::Info(t).bytes, waves, stages);
+      if (bytes > d.properties.shared_bytes) continue;
+      s.waves = waves;
+      s.one_stage = stages == 1;
+      s.shared_bytes = bytes;
+      s.tile_tokens = waves * 16 * PrefillTiles(s.dim) / s.tile_heads;
+      return s;
+    }
+  }
+  return s;
+}
+
 const ir::AttentionAttrs& AttrsOf(const ir::Node& n) { return n.attrs.as<ir::AttentionAttrs>(); }
 
 int64_t RowTiles(const ir::AttentionAttrs& a) { return (a.heads / a.kv_heads + 15) / 16; }
@@ -95,9 +128,17 @@ struct Places {
   int64_t bytes = 0;
 };
 
-ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket&, const DeviceFacts& d) {
+// Each request's last tile may be short.
+int64_t MostTiles(const ir::Bucket& b, int64_t tile_tokens) {
+  return b.tokens / tile_tokens + std::min(b.requests, b.tokens / 2);
+}
+
+ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, const DeviceFacts& d) {
   const ir::AttentionAttrs& a = AttrsOf(n);
   const DecodeShape s = DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d);
+  // Where there are as many requests as tokens, each has one.
+  const PrefillShape prefill =
+      b.tokens > b.requests ? PrefillShapeOf(a, g.value(n.inputs[0]).dtype, d) : PrefillShape{};
   const int64_t resident = int64_t{d.properties.units} * s.blocks_per_unit;
   return {.positions = n.inputs[2],
           .query_start = n.inputs[3],
@@ -105,7 +146,7 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket&, const
           .window = a.window,
           .causal = a.causal,
           .lanes = std::max<int64_t>(1, resident / (a.kv_heads * RowTiles(a))),
-          .tile_tokens = 0};
+          .tile_tokens = prefill.tile_tokens};
 }
 
 Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
@@ -127,7 +168,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
     if (list.tile_tokens > 0) {
-      const int64_t tiles = b.tokens / list.tile_tokens + b.requests;
+      const int64_t tiles = MostTiles(b, list.tile_tokens);
       list.tiles = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
       list.unsorted = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
       list.tile_count = take(4);
@@ -196,6 +237,17 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
   c.Emit(id, fmt::format("attention_decode{}_d{}", same ? "" : "_convert", shape.dim), type, config,
          a);
+  if (list->tile_tokens == 0) return;
+  const PrefillShape prefill = PrefillShapeOf(attrs, type, c.device);
+  a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
+  a.tile_heads = static_cast<int32_t>(prefill.tile_heads);
+  a.one_stage = prefill.one_stage ? 1 : 0;
+  config.grid_x = static_cast<unsigned>(MostTiles(c.bucket(), list->tile_tokens) * attrs.heads /
+                                        prefill.tile_heads);
+  config.threads = static_cast<unsigned>(prefill.waves * c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>(prefill.shared_bytes);
+  c.Emit(id, fmt::format("attention_prefill{}_d{}", same ? "" : "_convert", prefill.dim), type,
+         config, a);
 }
 
 const ir::NormAttrs* NormAt(const ir::FusedAttrs& f, size_t which) {
@@ -336,6 +388,7 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
     case ir::Op::kAttention: {
       const ir::AttentionAttrs& a = AttrsOf(n);
       return cache_fits(n.inputs[1]) && a.heads % a.kv_heads == 0 &&
+             g.value(n.outputs[0]).dtype == g.value(n.inputs[0]).dtype &&
              DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves > 0;
     }
     default:
