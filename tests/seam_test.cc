@@ -15,6 +15,8 @@ TEST(Seam, EveryDeviceFoundKeepsTheCaptureContract) {
   const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
   int checked = 0;
   for (vt::Platform* platform : registry.platforms()) {
+    std::string why;
+    if (platform->Devices(&why).empty()) continue;  // a module without its card
     base::Result<std::unique_ptr<vt::Backend>> backend = platform->Open({});
     ASSERT_TRUE(backend) << backend.error().message;
     if (!(*backend)->SupportsGraphCapture()) continue;
