@@ -96,6 +96,9 @@ struct AttentionArgs {
   float softcap = 0;
   int32_t block_shift = -1;  // log2 of block_size, if it is a power of two
   int32_t q_direct = 0;      // rows of q can be read 16 bytes at a time up to the padded head_dim
+  int32_t aligned = 0;       // rows of q and out start on multiples of 16 bytes
+  int32_t tile_heads = 1;    // heads of q in a tile of queries: divides the group
+  int32_t one_stage = 0;     // shared memory has no room for two tiles of keys and values
   int32_t one_buffer = 0;    // values take the place of keys: shared memory has no room for both
   // Of parts of a token: [2 * lanes][heads] of head_dim sums, and (maximum, sum of weights).
   float* partial_sums = nullptr;
@@ -121,6 +124,18 @@ constexpr int DecodeWaveBytes(int dim, int size, bool one_buffer) {
   const int both = (one_buffer ? (keys > values ? keys : values) : keys + values) + scratch;
   const int sums = 16 * (dim + 2) * 4;
   return both > sums ? both : sums;
+}
+
+// Tiles of 16 rows of a wave: two, so that what it reads of keys and values serves twice, where the
+// sums of two fit in registers.
+constexpr int PrefillTiles(int dim) { return dim <= 128 ? 2 : 1; }
+constexpr int PrefillStageBytes(int dim, int size) {
+  return kTileKeys * (KeyPitch(dim, size) + ValuePitch(dim, size)) * size;
+}
+constexpr int PrefillBytes(int dim, int size, int waves, int stages) {
+  const int rows = waves * 16 * PrefillTiles(dim);
+  return rows * KeyPitch(dim, size) * size + stages * PrefillStageBytes(dim, size) +
+         waves * 16 * kTileKeys * size + rows * 8;
 }
 
 }  // namespace vt::gpu

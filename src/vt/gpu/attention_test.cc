@@ -238,8 +238,9 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
       }
     }
   }
-  // f32: sums in another order. Else the weights and the result are rounded: 2^-9, 2^-12.
-  const double bound = t.type == DType::kF32 ? 2e-5 : t.type == DType::kBF16 ? 8e-3 : 1e-3;
+  // f32: sums in another order. Else weights (of values up to 2) and result are rounded, by 2^-9 or
+  // 2^-12, and the least size counts as a half.
+  const double bound = t.type == DType::kF32 ? 2e-5 : t.type == DType::kBF16 ? 1.2e-2 : 1.5e-3;
   EXPECT_LT(error, bound);
   RecordProperty("error", fmt::format("{}", error));
 }

@@ -1,0 +1,314 @@
+// Attention of requests that bring many tokens: a block per tile of queries, whose rows are tokens
+// times heads that share a head of keys; each wave has 16 kTiles of the rows and sees all keys,
+// which the block brings to shared memory 32 at a time, one such tile ahead.
+#pragma once
+
+#include "vt/gpu/tiles/attention_common.h"
+
+namespace vt::gpu {
+
+template <class T, int kDim, bool kSame>
+struct PrefillTile {
+  using M = ::gpu::Mma<T>;
+  static_assert(M::kM == 16 && M::kK == kTileKeys && kDim % M::kK == 0);
+  static constexpr int kBytes = sizeof(T);
+  static constexpr int kTiles = PrefillTiles(kDim);
+  static constexpr int kWaveRows = 16 * kTiles;
+  static constexpr int kKeyPitch = KeyPitch(kDim, kBytes);
+  static constexpr int kValuePitch = ValuePitch(kDim, kBytes);
+  static constexpr int kKeyBytes = kTileKeys * kKeyPitch * kBytes;
+  static constexpr int kStageBytes = PrefillStageBytes(kDim, kBytes);
+  static constexpr int kScratchBytes = 16 * kTileKeys * kBytes;
+  static constexpr int kSteps = kDim / M::kK;
+  static constexpr int kScores = kTileKeys / M::kN;
+  static constexpr int kSums = kDim / M::kN;
+  static constexpr int kPack = Pack<T>::kCount;
+  static constexpr int kPacks = kDim / kPack;  // a row
+
+  const AttentionArgs& a;
+  const QueryTile tile;
+  int head;        // of keys
+  int first_head;  // of q
+  int rows;        // of this tile
+  T* query;
+  char* stages;
+  T* scratch;
+  int32_t* limits;  // [rows][2]: first key that the row sees, and the one after its last
+
+  GPU_FN PrefillTile(const AttentionArgs& args, const QueryTile& t, int column) : a(args), tile(t) {
+    const int parts = a.group / a.tile_heads;
+    head = column / parts;
+    first_head = head * a.group + column % parts * a.tile_heads;
+    rows = (tile.end - tile.begin) * a.tile_heads;
+    const int all_rows = ::gpu::waves() * kWaveRows;
+    char* base = ::gpu::shared();
+    query = reinterpret_cast<T*>(base);
+    base += all_rows * kKeyPitch * kBytes;
+    stages = base;
+    base += (a.one_stage != 0 ? 1 : 2) * kStageBytes;
+    scratch = reinterpret_cast<T*>(base + ::gpu::wave() * kScratchBytes);
+    base += ::gpu::waves() * kScratchBytes;
+    limits = reinterpret_cast<int32_t*>(base);
+  }
+
+  GPU_FN int TokenOf(int row) const {
+    return ::gpu::min(tile.begin + row / a.tile_heads, tile.end - 1);
+  }
+  GPU_FN const T* QueryRow(int row) const {
+    return static_cast<const T*>(a.q.base) + TokenOf(row) * a.q.stride +
+           static_cast<int64_t>(first_head + row % a.tile_heads) * a.kv.head_dim;
+  }
+  GPU_FN void LoadQuery() const {
+    const int all_rows = ::gpu::waves() * kWaveRows;
+    for (int row = ::gpu::thread(); row < all_rows; row += ::gpu::threads()) {
+      const int position = a.positions[TokenOf(row)];
+      limits[2 * row] = a.window > 0 ? ::gpu::max(0, position - a.window + 1) : 0;
+      limits[2 * row + 1] = a.causal != 0 ? ::gpu::min(position + 1, tile.last) : tile.last;
+    }
+    for (int i = ::gpu::thread(); i < all_rows * kPacks; i += ::gpu::threads()) {
+      const int row = i / kPacks, column = i % kPacks * kPack;
+      const T* from = QueryRow(row);
+      T* to = query + row * kKeyPitch + column;
+      const bool inside = column < a.kv.head_dim;
+      if (a.aligned != 0) {
+        ::gpu::copy_async(to, from + (inside ? column : 0), inside ? 16 : 0);
+      } else {
+        for (int j = 0; j < kPack; ++j) {
+          to[j] = inside ? from[column + j] : ::gpu::from_float<T>(0);
+        }
+      }
+    }
+  }
+
+  // The block of the key of this tile of keys that is this lane's.
+  GPU_FN int BlockOf(int start) const {
+    const int key = ::gpu::min(start + ::gpu::lane() % kTileKeys, tile.last - 1);
+    const int32_t* table =
+        a.block_table + static_cast<int64_t>(tile.request) * a.header->table_stride;
+    return table[a.block_shift >= 0 ? key >> a.block_shift : key / a.kv.block_size];
+  }
+  GPU_FN void LoadStage(int start, int blocks, char* stage) const {
+    const int bytes = kSame ? kBytes : KvBytes(a.kv.dtype);
+    const int64_t values_after = ValuesAfter(a.kv, bytes);
+    T* keys = reinterpret_cast<T*>(stage);
+    T* values = reinterpret_cast<T*>(stage + kKeyBytes);
+#pragma unroll 1
+    for (int i = ::gpu::thread(); i < kTileKeys * kPacks; i += ::gpu::threads()) {
+      const int row = i / kPacks, column = i % kPacks * kPack;
+      const int key = ::gpu::min(start + row, tile.last - 1);
+      const int in_block = a.block_shift >= 0 ? key & (a.kv.block_size - 1) : key % a.kv.block_size;
+      const int block = ::gpu::shuffle(blocks, row);
+      const char* from = a.kv.data + KeyOffset(a.kv, block, head, in_block, bytes);
+      const bool inside = column < a.kv.head_dim;
+      T* to_keys = keys + row * kKeyPitch + column;
+      T* to_values = values + row * kValuePitch + column;
+      if constexpr (kSame) {
+        from += inside ? column * kBytes : 0;
+        ::gpu::copy_async(to_keys, from, inside ? 16 : 0);
+        ::gpu::copy_async(to_values, from + values_after, inside ? 16 : 0);
+      } else {
+        Pack<T> key_pack, value_pack;
+        if (inside) {
+          key_pack = LoadKvPack<T>(from, column, a.kv.dtype);
+          value_pack = LoadKvPack<T>(from + values_after, column, a.kv.dtype);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            key_pack.v[j] = value_pack.v[j] = ::gpu::from_float<T>(0);
+          }
+        }
+        *reinterpret_cast<Pack<T>*>(to_keys) = key_pack;
+        *reinterpret_cast<Pack<T>*>(to_values) = value_pack;
+      }
+    }
+    ::gpu::copy_commit();
+  }
+
+  struct Sums {
+    typename M::C v[kTiles][kSums];
+    typename M::Rows high[kTiles], weight[kTiles];
+  };
+
+  // One tile of keys for the wave's rows. `masked`: some row may not see some key.
+  GPU_FN void Step(Sums& sums, int start, const char* stage, bool masked) const {
+    const T* keys = reinterpret_cast<const T*>(stage);
+    const T* values = reinterpret_cast<const T*>(stage + kKeyBytes);
+    const int first_row = ::gpu::wave() * kWaveRows;
+    typename M::C scores[kTiles][kScores];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < kScores; ++n) scores[m][n] = M::zero();
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      typename M::A q[kTiles];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        q[m] = M::load_a(
+            [&](int row) { return query + (first_row + 16 * m + row) * kKeyPitch + s * M::kK; });
+      }
+#pragma unroll
+      for (int n = 0; n < kScores; ++n) {
+        const typename M::B k =
+            M::load_b([&](int row) { return keys + (n * M::kN + row) * kKeyPitch + s * M::kK; });
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) M::mma(scores[m][n], q[m], k);
+      }
+    }
+    // A cap comes before the mask and the scale; without one the scale is part of the power.
+    const bool capped = a.softcap != 0 || a.scale_log2 < 0;
+    const float scale = capped ? 1 : a.scale_log2;
+    typename M::A p[kTiles];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      if (capped) {
+#pragma unroll
+        for (int n = 0; n < kScores; ++n) {
+          M::for_each(scores[m][n], [&](int, int, float& v) {
+            v *= a.scale_log2;
+            if (a.softcap != 0) v = a.softcap * 1.44269504f * ::gpu::tanh(v);
+          });
+        }
+      }
+      if (masked) {
+#pragma unroll
+        for (int n = 0; n < kScores; ++n) {
+          M::for_each(scores[m][n], [&](int row, int column, float& v) {
+            const int key = start + n * M::kN + column;
+            const int32_t* limit = limits + 2 * (first_row + 16 * m + row);
+            if (key < limit[0] || key >= limit[1]) v = -INFINITY;
+          });
+        }
+      }
+      typename M::Rows factor = M::rows(-INFINITY);
+#pragma unroll
+      for (int n = 0; n < kScores; ++n) {
+        M::each_row(scores[m][n], factor, [](float& v, float& h) { h = ::gpu::max(h, v); });
+      }
+      factor = M::lanes_max(factor);
+      bool changed = false;
+      M::each2(sums.high[m], factor, [&](float& old, float& f) {
+        if (f > old) {
+          changed = true;
+          const float now = f;
+          f = ::gpu::exp2((old - now) * scale);
+          old = now;
+        } else {
+          f = 1;
+        }
+      });
+      if (::gpu::any(changed)) {
+        M::each2(sums.weight[m], factor, [](float& w, float& f) { w *= f; });
+#pragma unroll
+        for (int n = 0; n < kSums; ++n) {
+          M::each_row(sums.v[m][n], factor, [](float& v, float& f) { v *= f; });
+        }
+      }
+      // A row that has seen no key yet has only weights of 0.
+      typename M::Rows shift = sums.high[m];
+      M::each(shift, [&](float& h) { h = h == -INFINITY ? 0 : -h * scale; });
+#pragma unroll
+      for (int n = 0; n < kScores; ++n) {
+        M::each_row(scores[m][n], shift,
+                    [&](float& v, float& h) { v = ::gpu::exp2(v * scale + h); });
+        M::each_row(scores[m][n], sums.weight[m], [](float& v, float& w) { w += v; });
+      }
+      p[m] = M::from_c(scores[m], scratch);
+    }
+#pragma unroll
+    for (int n = 0; n < kSums; ++n) {
+      const typename M::B v =
+          M::load_b_across([&](int k) { return values + k * kValuePitch + n * M::kN; });
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) M::mma(sums.v[m][n], p[m], v);
+    }
+  }
+
+  GPU_FN void Store(Sums& sums) const {
+    const int dim = a.kv.head_dim;
+    // By way of the wave's rows of q, which nobody else has read.
+    T* mine = query + ::gpu::wave() * kWaveRows * kKeyPitch;
+    ::gpu::sync_wave();
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      typename M::Rows inverse = M::lanes_sum(sums.weight[m]);
+      M::each(inverse, [](float& w) { w = w > 0 ? 1 / w : 0; });
+#pragma unroll
+      for (int n = 0; n < kSums; ++n) {
+        M::each_row(sums.v[m][n], inverse, [](float& v, float& w) { v *= w; });
+        M::for_each(sums.v[m][n], [&](int row, int column, float& v) {
+          mine[(16 * m + row) * kKeyPitch + n * M::kN + column] = ::gpu::from_float<T>(v);
+        });
+      }
+    }
+    ::gpu::sync_wave();
+    for (int i = ::gpu::lane(); i < kWaveRows * kPacks; i += ::gpu::kWave) {
+      const int in_wave = i / kPacks, column = i % kPacks * kPack;
+      const int row = ::gpu::wave() * kWaveRows + in_wave;
+      if (row >= rows || column >= dim) continue;
+      T* out = static_cast<T*>(a.out.base) + TokenOf(row) * a.out.stride +
+               static_cast<int64_t>(first_head + row % a.tile_heads) * dim + column;
+      const T* from = mine + in_wave * kKeyPitch + column;
+      if (a.aligned != 0) {
+        *reinterpret_cast<Pack<T>*>(out) = *reinterpret_cast<const Pack<T>*>(from);
+      } else {
+        for (int j = 0; j < kPack; ++j) out[j] = from[j];
+      }
+    }
+  }
+
+  GPU_FN void Run() const {
+    int blocks = BlockOf(tile.first);
+    LoadQuery();
+    LoadStage(tile.first, blocks, stages);
+    blocks = BlockOf(tile.first + kTileKeys);
+    Sums sums;
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      sums.high[m] = M::rows(-INFINITY);
+      sums.weight[m] = M::rows(0);
+#pragma unroll
+      for (int n = 0; n < kSums; ++n) sums.v[m][n] = M::zero();
+    }
+    ::gpu::sync();  // limits
+    const int wave_row = ::gpu::wave() * kWaveRows, last_row = wave_row + kWaveRows - 1;
+    // Tokens ascend with rows.
+    const int wave_first = limits[2 * wave_row], wave_last = limits[2 * last_row + 1];
+    const int all_from = limits[2 * last_row], all_to = limits[2 * wave_row + 1];
+    const bool has_rows = wave_row < rows;
+    int stage = 0;
+    for (int start = tile.first; start < tile.last; start += kTileKeys) {
+      ::gpu::copy_wait<0>();
+      ::gpu::sync();
+      const int next = start + kTileKeys;
+      if (a.one_stage == 0 && next < tile.last) {
+        LoadStage(next, blocks, stages + (stage ^ 1) * kStageBytes);
+        blocks = BlockOf(next + kTileKeys);
+      }
+      if (has_rows && start < wave_last && next > wave_first) {
+        Step(sums, start, stages + stage * kStageBytes, start < all_from || next > all_to);
+      }
+      if (a.one_stage == 0) {
+        stage ^= 1;
+      } else if (next < tile.last) {
+        ::gpu::sync();
+        LoadStage(next, blocks, stages);
+        blocks = BlockOf(next + kTileKeys);
+      }
+    }
+    if (has_rows) Store(sums);
+  }
+};
+
+template <class T, int kDim, bool kSame>
+GPU_FN void AttentionPrefill(const AttentionArgs& a) {
+  ::gpu::wait_predecessor();
+  ::gpu::launch_dependents();
+  const int columns = a.kv.kv_heads * (a.group / a.tile_heads);
+  const int tile = ::gpu::block() / columns;
+  if (tile >= *a.list.tile_count) return;
+  PrefillTile<T, kDim, kSame>(a, a.list.tiles[tile], ::gpu::block() % columns).Run();
+}
+
+}  // namespace vt::gpu
