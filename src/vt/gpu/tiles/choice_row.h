@@ -84,6 +84,17 @@ GPU_FN float UniformOf(uint32_t bits) {
 }
 GPU_FN float NoiseOf(uint32_t bits) { return -::gpu::log(-::gpu::log(UniformOf(bits))); }
 
+// Of conditions that are all evaluated: what they read is asked for at once, and not one after the
+// other's answer.
+template <class... Conditions>
+GPU_FN bool Any(Conditions... c) {
+  return (static_cast<int>(c) | ...) != 0;
+}
+template <class... Conditions>
+GPU_FN bool All(Conditions... c) {
+  return (static_cast<int>(c) & ...) != 0;
+}
+
 // Reads words of a row when asked.
 class ChoiceRow {
  public:
@@ -104,32 +115,36 @@ class ChoiceRow {
     return 1 / (t < 1e-6f ? 1e-6f : t);
   }
   GPU_FN bool repeats() const {
-    return real(kChoiceRepetition) > 0 && real(kChoiceRepetition) != 1;
+    const float penalty = real(kChoiceRepetition);
+    return All(penalty > 0, penalty != 1);
   }
-  GPU_FN bool counts() const { return real(kChoicePresence) != 0 || real(kChoiceFrequency) != 0; }
+  GPU_FN bool counts() const {
+    return Any(real(kChoicePresence) != 0, real(kChoiceFrequency) != 0);
+  }
   GPU_FN bool dry() const {
-    return real(kChoiceDryMultiplier) != 0 && !(real(kChoiceDryBase) < 1) &&
-           word(kChoiceDryLastN) != 0;
+    return All(real(kChoiceDryMultiplier) != 0, !(real(kChoiceDryBase) < 1),
+               word(kChoiceDryLastN) != 0);
   }
   // Whether steps 1 to 6 change logits, given a slot.
   GPU_FN bool processes() const {
-    return word(kChoiceUseMask) != 0 || word(kChoiceBiasWords) > 0 ||
-           word(kChoiceBadWordWords) > 0 || repeats() || counts() || dry();
+    return Any(word(kChoiceUseMask) != 0, word(kChoiceBiasWords) > 0, word(kChoiceBadWordWords) > 0,
+               repeats(), counts(), dry());
   }
 
   GPU_FN bool top_k(int vocabulary) const {
     const float k = real(kChoiceTopK);
-    return k >= 1 && k < static_cast<float>(vocabulary);
+    return All(k >= 1, k < static_cast<float>(vocabulary));
   }
   GPU_FN bool top_p() const { return Fraction(real(kChoiceTopP)); }
   GPU_FN bool typical() const { return Fraction(real(kChoiceTypicalP)); }
-  GPU_FN bool floors() const { return real(kChoiceMinP) > 0 || real(kChoiceTopNSigma) > 0; }
+  GPU_FN bool floors() const { return Any(real(kChoiceMinP) > 0, real(kChoiceTopNSigma) > 0); }
   GPU_FN bool xtc() const {
-    return real(kChoiceXtcProbability) > 0 && !(real(kChoiceXtcThreshold) > 0.5f) &&
-           UniformOf(Bits(0, 1).word[0]) < real(kChoiceXtcProbability);
+    const float probability = real(kChoiceXtcProbability);
+    return All(probability > 0, !(real(kChoiceXtcThreshold) > 0.5f)) &&
+           UniformOf(Bits(0, 1).word[0]) < probability;
   }
   GPU_FN bool filters(int vocabulary) const {
-    return top_k(vocabulary) || top_p() || typical() || floors() || xtc();
+    return Any(top_k(vocabulary), top_p(), typical(), floors()) || xtc();
   }
 
   // Of ids 4 group to 4 group + 3.
@@ -146,7 +161,7 @@ class ChoiceRow {
   }
 
  private:
-  GPU_FN static bool Fraction(float p) { return p > 0 && p < 1; }
+  GPU_FN static bool Fraction(float p) { return All(p > 0, p < 1); }
   const float* words_;
 };
 
@@ -160,7 +175,7 @@ GPU_FN bool HasBit(const int32_t* mask, int id, int vocabulary) {
 }
 // Whether the row is read from the workspace, where the first pass has put it processed.
 GPU_FN bool IsProcessed(const ChoiceArgs& a, const ChoiceRow& r) {
-  return SlotAt(a.slots, r.slot()) != nullptr && r.processes();
+  return All(SlotAt(a.slots, r.slot()) != nullptr, r.processes());
 }
 
 }  // namespace vt::gpu

@@ -13,7 +13,7 @@ GPU_FN void ScanRow(const ChoiceArgs& a) {
   ::gpu::launch_dependents();
   const int row = ::gpu::block_y(), chunk = ::gpu::block();
   const ChoiceRow r(a, row);
-  const bool live = row < a.header->outputs && r.forced() < 0;
+  const bool live = All(row < a.header->outputs, r.forced() < 0);
   const bool processed = IsProcessed(a, r), draws = !r.greedy();
   const bool filters = draws && r.filters(a.vocabulary);
   ::gpu::wait_predecessor();
