@@ -4,6 +4,8 @@ set(gpu_kernel_files
   attention_decode_bf16.cu
   attention_decode_f16.cu
   attention_decode_f32.cu
+  attention_prefill_bf16.cu
+  attention_prefill_f16.cu
   attention_write.cu
   choice.cu
   choice_logprobs.cu
