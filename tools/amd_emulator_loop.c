@@ -6,8 +6,9 @@
 
 /* kCopyFirst: the function may write lanes that it has yet to read (DPP in place), so that it was made to read `to`, a
    register that the kernel does not have, into which `from` is copied first. kExchangeRows: v_permlanex16_b32, which the
-   emulator does wrong when a selector is a literal. */
-enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows };
+   emulator does wrong when a selector is a literal. kZeroFirst: a WMMA whose C is the constant 0, which it does wrong too:
+   made to read its own result, `count` registers from `to`, that are 0 before it. */
+enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst };
 enum { kAllEnded, kNeedsInstruction, kTooLong };
 enum { kPc = 256, kRegisters = 260 }; /* in a wave's scalar registers: the program counter, and how many there are */
 #define ENDED 0xFFFFFFFFFFFFFFFFull
@@ -18,7 +19,7 @@ struct instruction {
   uint8_t bytes, kind;
   uint16_t to, from;        /* vector registers */
   uint16_t low, high;       /* scalars that hold selectors, 255: the literal */
-  uint32_t literal, lanes;
+  uint32_t literal, lanes, count;
 };
 
 /* Each lane takes, of the other row of 16, the lane that its four bits of the selectors name. */
@@ -68,6 +69,7 @@ int run_block(struct block* b) {
         const struct instruction* i = &b->table[word];
         uint32_t* vector = (uint32_t*)w->buffers[1];
         if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, vector + i->from * i->lanes, i->lanes * 4);
+        if (i->kind == kZeroFirst) memset(vector + i->to * i->lanes, 0, i->count * i->lanes * 4);
         if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
         if (i->kind == kSkip || i->kind == kExchangeRows) {
           const uint64_t next = pc + i->bytes;

@@ -33,7 +33,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS = range(6)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST = range(7)  # of amd_emulator_loop.c
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG = range(3)
 SPARE_REGISTER = 255  # a vector register, of kernels that do not have as many
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -42,7 +42,7 @@ MOST_INSTRUCTIONS = 200_000_000  # of one launch
 class Instruction(ctypes.Structure):
     _fields_ = [("run", ctypes.c_uint64), ("order", ctypes.c_uint8 * 6), ("bytes", ctypes.c_uint8), ("kind", ctypes.c_uint8),
                 ("to", ctypes.c_uint16), ("source", ctypes.c_uint16), ("low", ctypes.c_uint16), ("high", ctypes.c_uint16),
-                ("literal", ctypes.c_uint32), ("lanes", ctypes.c_uint32)]
+                ("literal", ctypes.c_uint32), ("lanes", ctypes.c_uint32), ("count", ctypes.c_uint32)]
 
 
 class Wave(ctypes.Structure):
@@ -135,6 +135,17 @@ class Instructions:
             i.low, i.high = second >> 9 & 0x1FF, second >> 18 & 0x1FF
             i.literal, i.kind = literal, EXCHANGE_ROWS
             return i
+        if getattr(op, "name", "").startswith("V_WMMA"):
+            second, = struct.unpack_from("<I", raw, 4)
+            c = second >> 18 & 0x1FF
+            if c < 256:
+                if c != 128:
+                    raise RuntimeError(f"{inst!r}: a constant other than 0 as C")
+                i.to, i.count, i.kind = first & 0xFF, 8, ZERO_FIRST
+                second = second & ~(0x1FF << 18) | (256 + i.to) << 18
+                ctypes.c_uint32.from_address(address + 4).value = second
+                raw = raw[:4] + struct.pack("<I", second) + raw[8:]
+                inst = emu.decode_inst(raw, family)
         if name.endswith("_DPP16"):
             i.to, i.source, i.kind = SPARE_REGISTER, raw[4], COPY_FIRST
             ctypes.c_uint8.from_address(address + 4).value = SPARE_REGISTER
