@@ -1,9 +1,11 @@
 #include "apps/serving_flags.h"
 
+#include <filesystem>
 #include <istream>
 
 #include "apps/model_flags.h"
 #include "base/strings.h"
+#include "vt/device/registry.h"
 
 namespace apps {
 namespace {
@@ -42,6 +44,8 @@ std::string Unquoted(std::string s) {
 
 class YamlConfig : public CLI::Config {
  public:
+  explicit YamlConfig(const CLI::App& app) : app_(app) {}
+
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
@@ -60,6 +64,11 @@ class YamlConfig : public CLI::Config {
       CLI::ConfigItem item;
       item.name = Unquoted(text.substr(0, colon));
       for (char& c : item.name) c = c == '_' ? '-' : c;
+      const CLI::Option* flag = app_.get_option_no_throw("--" + item.name);
+      if (flag == nullptr || !flag->get_configurable()) {
+        throw Bad(number,
+                  fmt::format("'{}' is no flag that a file can set", base::Printable(item.name)));
+      }
       const std::string value = Trim(text.substr(colon + 1));
       if (!value.empty() && value[0] == '[' && value.back() == ']') {
         for (const std::string& v : base::Split(value.substr(1, value.size() - 2), ',')) {
@@ -74,10 +83,21 @@ class YamlConfig : public CLI::Config {
   }
 
  private:
-  static CLI::ConversionError Bad(int line, const std::string& what) {
-    return CLI::ConversionError(fmt::format("--config: line {}: {}", line, what));
+  CLI::ConversionError Bad(int line, const std::string& what) const {
+    const std::string file = app_.get_config_ptr()->as<std::string>();
+    return CLI::ConversionError(fmt::format("--config: {}, line {}: {}", file, line, what));
   }
+
+  const CLI::App& app_;
 };
+
+bool GivenOnCommandLine(const std::string& flag, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == flag || base::StartsWith(word, flag + "=")) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -131,9 +151,28 @@ void AddServingFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
 }
 
 void AddConfigFlag(CLI::App& app) {
-  app.set_config("--config", "", "A YAML file of flags: 'port: 8000' a line");
-  app.config_formatter(std::make_shared<YamlConfig>());
+  app.set_config("--config", "", "A YAML file of flags: 'port: 8000' a line")
+      ->check([](const std::string& path) -> std::string {
+        std::error_code ec;
+        return std::filesystem::is_regular_file(path, ec)
+                   ? ""
+                   : fmt::format("there is no file '{}'", base::Printable(path));
+      });
+  app.config_formatter(std::make_shared<YamlConfig>(app));
   app.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+base::Status CheckGraphFlags(const vllm::engine::LoadOptions& options, int argc, char** argv) {
+  for (const char* flag : {"--enforce-eager", "--cuda-graph-sizes"}) {
+    if (!GivenOnCommandLine(flag, argc, argv)) continue;
+    const vt::DeviceRegistry registry = vt::DeviceRegistry::Load(options.module_folders);
+    const auto found = registry.Find(options.device);
+    if (!found || found->first->support_static_graph_mode()) return {};  // loading says the rest
+    return base::Error{base::Code::kInvalidArgument,
+                       fmt::format("{} has no effect on {}, which captures no graphs: leave it out",
+                                   flag, found->first->Name())};
+  }
+  return {};
 }
 
 }  // namespace apps

@@ -113,6 +113,11 @@ base::Status Settle(Flags& f, const std::string& model) {
   for (const std::string& key : f.service.api_keys) {
     if (key.empty()) return base::Error{base::Code::kInvalidArgument, "--api-key is empty"};
   }
+  for (const std::string& name : f.service.model_names) {
+    if (name.empty()) {
+      return base::Error{base::Code::kInvalidArgument, "--served-model-name is empty"};
+    }
+  }
   if (h.tls_key_file.empty() != h.tls_certificate_file.empty()) {
     return base::Error{base::Code::kInvalidArgument,
                        "--ssl-keyfile and --ssl-certfile go together: give both"};
@@ -254,7 +259,9 @@ int main(int argc, char** argv) {
   if (options.model.empty()) {
     return apps::Fail(kName, {base::Code::kInvalidArgument, "--model is missing"});
   }
-  if (const base::Status s = Settle(flags, options.model); !s) return apps::Fail(kName, s.error());
+  base::Status settled = Settle(flags, options.model);
+  if (settled) settled = apps::CheckGraphFlags(options, argc, argv);
+  if (!settled) return apps::Fail(kName, settled.error());
   apps::ShowProgress(options);
   return Serve(flags, std::move(options), signals);
 }

@@ -158,6 +158,15 @@ TEST_F(BenchProgram, AConversationFileGivesTextsAndLengths) {
   EXPECT_NE(bad.err.find("bad.json: entry 0"), std::string::npos) << bad.err;
 }
 
+TEST_F(BenchProgram, PathsThatCannotBeWrittenAreRefusedBeforeAnythingRuns) {
+  for (const char* flag : {"--report", "--output-json", "--output-token-ids"}) {
+    const Ended e = Run("--url http://127.0.0.1:1 --num-prompts 1 " + std::string(flag) + " " +
+                        Path("no_folder/file"));
+    EXPECT_EQ(e.code, 2) << e.err;  // not the server that is not there, which ends with 1
+    EXPECT_NE(e.err.find(flag), std::string::npos) << e.err;
+  }
+}
+
 TEST_F(BenchProgram, AFailedRequestEndsWithOne) {
   // The device fails in a step after those that warm it up.
   const Ended dead = Run(kModel + " --num-prompts 6 --input-len 5 --threads 1" +
@@ -176,6 +185,11 @@ TEST_F(BenchProgram, AFailedRequestEndsWithOne) {
       << half.err;
   const json::value result = Json("json");
   EXPECT_EQ(result.at("points").at(0).at("runs").at(0).at("completed"), 4);
+  StubServer broken(1);
+  const Ended all = Run("--base-url " + broken.url() +
+                        " --num-prompts 2 --input-len 5 --output-len 3 --num-warmups 0");
+  EXPECT_EQ(all.code, 1);
+  EXPECT_EQ(all.out, "");  // a table of zeros would say nothing
   const Ended none = Run("--url http://127.0.0.1:1 --num-prompts 1");
   EXPECT_EQ(none.code, 1);
 }

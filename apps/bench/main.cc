@@ -4,6 +4,7 @@
 #include "apps/bench/micro.h"
 #include "apps/bench/serve.h"
 #include "apps/model_flags.h"
+#include "apps/serving_flags.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Measure a model on this machine, or a server.", "vllm-bench");
@@ -22,9 +23,9 @@ int main(int argc, char** argv) {
     return subcommand();
   }
   flags.command = apps::bench::CommandText(argc, argv);
-  if (const base::Status s = apps::bench::Settle(app, flags); !s) {
-    return apps::Fail("vllm-bench", s.error());
-  }
+  base::Status settled = apps::bench::Settle(app, flags);
+  if (settled && flags.url.empty()) settled = apps::CheckGraphFlags(flags.options, argc, argv);
+  if (!settled) return apps::Fail("vllm-bench", settled.error());
   return flags.profile ? apps::bench::Profile(std::move(flags))
                        : apps::bench::Serve(std::move(flags));
 }

@@ -178,6 +178,14 @@ Spread Point::Over(double Metrics::*rate) const {
   return SpreadOf(rates);
 }
 
+int64_t Results::completed() const {
+  int64_t count = 0;
+  for (const Point& p : points) {
+    for (const Metrics& m : p.metrics) count += m.completed;
+  }
+  return count;
+}
+
 int64_t Results::failed() const {
   int64_t count = 0;
   for (const Point& p : points) {

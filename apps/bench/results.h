@@ -30,6 +30,7 @@ struct Results {
   bool over_http = false;
   std::vector<Point> points;  // of a sweep; else one
 
+  int64_t completed() const;
   int64_t failed() const;
   // The first few different errors, with how often each came.
   std::vector<std::string> Errors() const;

@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "apps/bench/engine_client.h"
@@ -247,6 +248,21 @@ base::Status WriteJson(const std::string& path, const boost::json::object& objec
   return base::os::WriteFile(path, boost::json::serialize(object) + "\n");
 }
 
+// A path that cannot be written is better known before all is measured. Touches nothing there.
+base::Status CheckWritable(const std::string& path) {
+  if (path.empty()) return {};
+  if (base::os::IsDirectory(path)) {
+    return Error{Code::kInvalidArgument, path + " is a folder: name a file"};
+  }
+  const std::string beside = path + ".check";
+  if (const base::Status s = base::os::WriteFile(beside, ""); !s) {
+    return Error{Code::kInvalidArgument, path + " cannot be written: its folder must exist"};
+  }
+  std::error_code ec;
+  std::filesystem::remove(beside, ec);
+  return {};
+}
+
 // Every answer that came should have told its ids.
 bool IdsMissing(const Results& results) {
   for (const Point& p : results.points) {
@@ -266,6 +282,11 @@ int Serve(ServeFlags f) {
     const base::Status fetched = FetchModel(f.options);
     if (!fetched) return Fail(kName, fetched.error());
   }
+  for (const auto& [flag, path] :
+       {std::pair("--output-json", &f.output_json), std::pair("--output-token-ids", &f.output_ids),
+        std::pair("--report", &f.report)}) {
+    if (const base::Status s = CheckWritable(*path); !s) return Fail(kName, s.error().In(flag));
+  }
   Side side;
   const base::Status ready = f.url.empty() ? LoadEngine(f, side) : Connect(f, side);
   if (!ready) return Fail(kName, ready.error());
@@ -273,7 +294,8 @@ int Serve(ServeFlags f) {
   Describe(f, side, results);
   if (const base::Status s = MeasureAll(f, side, results); !s) return Fail(kName, s.error());
 
-  fmt::print("{}", Table(results));
+  // Of nothing there are no figures: the errors say it all.
+  if (results.completed() > 0) fmt::print("{}", Table(results));
   std::fflush(stdout);
   base::Status written = WriteJson(f.output_json, ToJson(results, f.detailed));
   if (written)

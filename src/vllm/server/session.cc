@@ -16,8 +16,8 @@ Reply::Reply(std::shared_ptr<net::Exchange> exchange, std::string request_id, En
 void Reply::Send(int status, std::string_view content_type, std::string body,
                  std::vector<std::pair<std::string, std::string>> headers) {
   headers.emplace_back("X-Request-Id", request_id_);
+  End(status);  // who has the answer finds it counted
   exchange_->Send(status, content_type, std::move(body), std::move(headers));
-  End(status);
 }
 
 void Reply::Error(const ApiError& error) {
@@ -35,8 +35,8 @@ void Reply::StartEvents() {
 }
 
 void Reply::EndEvents() {
-  exchange_->EndEvents();
   End(200);
+  exchange_->EndEvents();
 }
 
 void Reply::Gone() { End(499); }
