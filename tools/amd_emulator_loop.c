@@ -7,8 +7,9 @@
 /* kCopyFirst: the function may write lanes that it has yet to read (DPP in place), so that it was made to read `to`, a
    register that the kernel does not have, into which `from` is copied first. kExchangeRows: v_permlanex16_b32, which the
    emulator does wrong when a selector is a literal. kZeroFirst: a WMMA whose C is the constant 0, which it does wrong too:
-   made to read its own result, `count` registers from `to`, that are 0 before it. */
-enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst };
+   made to read its own result, `count` registers from `to`, that are 0 before it. kLowHalf, kHighHalf: a load from shared
+   memory into half of `to`, of which the emulator puts the value into the low half and clears the other. */
+enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf };
 enum { kAllEnded, kNeedsInstruction, kTooLong };
 enum { kPc = 256, kRegisters = 260 }; /* in a wave's scalar registers: the program counter, and how many there are */
 #define ENDED 0xFFFFFFFFFFFFFFFFull
@@ -21,6 +22,14 @@ struct instruction {
   uint16_t low, high;       /* scalars that hold selectors, 255: the literal */
   uint32_t literal, lanes, count;
 };
+
+static void merge_halves(const struct instruction* i, const uint32_t* scalar, uint32_t* loaded, const uint32_t* old) {
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
+    loaded[lane] = i->kind == kLowHalf ? (old[lane] & 0xFFFF0000u) | (loaded[lane] & 0xFFFFu)
+                                       : (old[lane] & 0xFFFFu) | loaded[lane] << 16;
+  }
+}
 
 /* Each lane takes, of the other row of 16, the lane that its four bits of the selectors name. */
 static void exchange_rows(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
@@ -77,8 +86,12 @@ int run_block(struct block* b) {
           scalar[kPc + 1] = (uint32_t)(next >> 32);
           continue;
         }
+        uint32_t old[64];
+        const int half = i->kind == kLowHalf || i->kind == kHighHalf;
+        if (half) memcpy(old, vector + i->to * i->lanes, i->lanes * 4);
         i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
                w->buffers[i->order[4]], w->buffers[i->order[5]]);
+        if (half) merge_halves(i, scalar, vector + i->to * i->lanes, old);
         if (i->kind == kBarrier) {
           ended = 0;
           break;

@@ -33,7 +33,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST = range(7)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG = range(3)
 SPARE_REGISTER = 255  # a vector register, of kernels that do not have as many
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -146,6 +146,8 @@ class Instructions:
                 ctypes.c_uint32.from_address(address + 4).value = second
                 raw = raw[:4] + struct.pack("<I", second) + raw[8:]
                 inst = emu.decode_inst(raw, family)
+        if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
+            i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
         if name.endswith("_DPP16"):
             i.to, i.source, i.kind = SPARE_REGISTER, raw[4], COPY_FIRST
             ctypes.c_uint8.from_address(address + 4).value = SPARE_REGISTER
