@@ -42,8 +42,8 @@
 //   global); B load_b(row): likewise for i in [0, kN). How k is dealt to lanes is the same for
 //   both and nobody's business. load_a_stream: with load_stream.
 //   ARows rows_of_a(row); BRows rows_of_b(row): this lane's part of such rows, to be kept where
-//   many values of k are read of the same rows: load_a(rows, k), load_b_stream(rows, k) read those
-//   from k on.
+//   many values of k are read of the same rows: load_a(rows, k), load_b_stream(rows, k, valid) read
+//   those from k on; zeros unless valid.
 //   C zero(); void add(C&, const C&); void mma(C&, const A&, const B&).
 //   for_each(c, f): f(row, column, float& value) for this lane's values.
 //   Rows: a float a row of C, held by the lanes that have values of the row.

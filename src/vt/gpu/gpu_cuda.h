@@ -49,6 +49,19 @@ GPU_FN Pack<T> load_stream(const Pack<T>* p) {
   return *reinterpret_cast<Pack<T>*>(&v);
 }
 
+// Zeros unless `valid`. One instruction of one set of registers: a branch around the load would let
+// the compiler copy what is loaded, and so wait for it.
+template <class T>
+GPU_FN Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
+  uint4 v;
+  asm volatile(
+      "{.reg .pred valid; setp.ne.b32 valid, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; "
+      "mov.b32 %3, 0; "
+      "@valid ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"(static_cast<int>(valid)));
+  return *reinterpret_cast<Pack<T>*>(&v);
+}
 GPU_FN void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 GPU_FN uint32_t shared_address(const void* p) {
@@ -77,7 +90,12 @@ GPU_FN void launch_dependents() {
 }
 
 GPU_FN float exp(float x) { return expf(x); }
-GPU_FN float exp2(float x) { return exp2f(x); }
+// One instruction; results below 2^-126 are 0.
+GPU_FN float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 GPU_FN float log(float x) { return logf(x); }
 GPU_FN float log2(float x) { return log2f(x); }
 GPU_FN float tanh(float x) { return tanhf(x); }
@@ -192,9 +210,9 @@ struct Mma {
     const uint4 hi = *reinterpret_cast<const uint4*>(rows.hi + k);
     return {{lo.x, hi.x, lo.y, hi.y, lo.z, hi.z, lo.w, hi.w}};
   }
-  static GPU_FN B load_b_stream(const BRows& rows, int k) {
+  static GPU_FN B load_b_stream(const BRows& rows, int k, bool valid) {
     const Pack<uint32_t> w =
-        load_stream(reinterpret_cast<const Pack<uint32_t>*>(rows.p + k));
+        load_stream_if(reinterpret_cast<const Pack<uint32_t>*>(rows.p + k), valid);
     return {{w.v[0], w.v[1], w.v[2], w.v[3]}};
   }
   static GPU_FN C zero() { return {{0, 0, 0, 0}}; }

@@ -199,8 +199,8 @@ struct Mma {
   static A load_a(const ARows& rows, int k) {
     return load_a([&](int) { return rows.p + k; });
   }
-  static B load_b_stream(const BRows& rows, int k) {
-    return load_b([&](int) { return rows.p + k; });
+  static B load_b_stream(const BRows& rows, int k, bool valid) {
+    return valid ? load_b([&](int) { return rows.p + k; }) : B{};
   }
   static C zero() { return {}; }
   static void add(C& c, const C& other) {
@@ -299,14 +299,11 @@ struct Mma {
         b[k][lane % 16] = Value(mine.b->v[i]);
       }
     }
+    float sum[kM][kN] = {};
+    block_::MultiplyAdd(a, b, sum);
     for (int m = 0; m < kM; ++m) {
-      float sum[kN] = {};
-      for (int k = 0; k < kK; ++k) {
-        const float x = a[m][k];
-        for (int n = 0; n < kN; ++n) sum[n] += x * b[k][n];
-      }
       for (int n = 0; n < kN; ++n)
-        static_cast<Mine*>(all[16 * (m / kRows) + n])->c->v[m % kRows] += sum[n];
+        static_cast<Mine*>(all[16 * (m / kRows) + n])->c->v[m % kRows] += sum[m][n];
     }
   }
   static float Value(float v) { return v; }

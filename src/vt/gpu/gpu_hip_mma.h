@@ -120,7 +120,8 @@ struct Mma {
   static GPU_FN A load_a(const ARows& rows, int k) {
     return load_a([&](int) { return rows.p + k; });
   }
-  static GPU_FN B load_b_stream(const BRows& rows, int k) {
+  static GPU_FN B load_b_stream(const BRows& rows, int k, bool valid) {
+    if (!valid) return B{};
     return __builtin_bit_cast(B, load_a_stream([&](int) { return rows.p + k; }));
   }
   static GPU_FN C zero() { return {MmaC(0.f)}; }

@@ -85,13 +85,26 @@ class StagedRows {
     }
   }
 
+  // The sum of squares of a wave's last row is left to Finish(), after the products: they need not
+  // wait for it.
+  GPU_FN void Finish() {
+    if (kNormed && pending_ >= 0) Keep(last_sums(), pending_, pending_sum_);
+    pending_ = -1;
+  }
+
   // `tokens`: rows whose s is written. Ends with a sync().
+
   GPU_FN void Stage(int tokens) {
     if (kSandwich) {
       for (int m = row_; m < a_.most_rows; m += rows_at_once_) KeepSquares(m);
       ::gpu::sync();
     }
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) StageRow(m, tokens);
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+      if (kNormed && pending_ >= 0) Finish();
+      pending_sum_ = StageRow(m, tokens);
+      pending_ = m;
+    }
+    if (!kScaledLate<T>) Finish();
     ::gpu::sync();
     if (!kNormed || kScaledLate<T>) return;
     for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
@@ -134,7 +147,7 @@ class StagedRows {
     Keep(sums_, m, sum);
   }
 
-  GPU_FN void StageRow(int m, int tokens) {
+  GPU_FN float StageRow(int m, int tokens) {
     const T* x = EvenRow<const T>(a_.x, m);
     const T* r = kSandwich ? EvenRow<const T>(a_.add, m) : nullptr;
     const float scale = kSandwich ? Scale(sums_, m, a_.eps1) : 1;
@@ -174,7 +187,7 @@ class StagedRows {
       }
       StorePacked(rows_ + m * a_.staged_pitch + at, v);
     }
-    if (kNormed) Keep(last_sums(), m, sum);
+    return sum;
   }
 
   // Every block has every row; each writes its share of s.
@@ -205,6 +218,8 @@ class StagedRows {
   T* rows_;
   float* sums_;
   int waves_a_row_, row_, rows_at_once_, begin_, step_;
+  int pending_ = -1;
+  float pending_sum_ = 0;
 };
 
 GPU_FN bool IsActMul(const SkinnyArgs& a) { return a.act != RowFn::kNone; }
@@ -291,8 +306,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   for (int j = 0; j < kDepth; ++j) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      w[j][t] = B{};
-      if (begin + j < end) w[j][t] = Mma::load_b_stream(from[t], j * Mma::kK);
+      w[j][t] = Mma::load_b_stream(from[t], j * Mma::kK, begin + j < end);
     }
   }
   StagedRows<T, kInput> staged(a);
@@ -356,17 +370,17 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
 #pragma unroll
           for (int m = 0; m < kTokens; ++m)
             Mma::mma(c[(b + j) % kChains][m][t], x[j][m], w[b + j][t]);
-          w[b + j][t] = B{};
-          const int next = line + b + j + kDepth;
-          if (next < end)
-            w[b + j][t] =
-                Mma::load_b_stream(from[t], (line - begin) * Mma::kK + (b + j + kDepth) * Mma::kK);
+          w[b + j][t] =
+              Mma::load_b_stream(from[t], (line - begin) * Mma::kK + (b + j + kDepth) * Mma::kK,
+                                 line + b + j + kDepth < end);
         }
       }
     }
   }
 
+  if (kStaged) staged.Finish();
   // [waves][tokens][columns]
+
   const int rows = a.most_rows;
   float* partial = reinterpret_cast<float*>(::gpu::shared() + a.partials);
 #pragma unroll
