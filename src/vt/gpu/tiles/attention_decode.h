@@ -28,6 +28,7 @@ struct DecodeTile {
   static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
   static constexpr int kPack = Pack<T>::kCount;
   static constexpr int kPacks = kDim / kPack;  // a row
+  static constexpr int kNewKeys = 8;  // that a request brings at most in a step
   static constexpr int kCopies = kTileKeys * kPacks / ::gpu::kWave;
   static constexpr int kScratchBytes = 16 * kTileKeys * kBytes;
   static constexpr int kQueryBytes = DecodeQueryBytes(kDim, kBytes);
@@ -127,10 +128,16 @@ struct DecodeTile {
   GPU_FN float* Weights(int wave) const { return Maxima(wave) + 16; }
   GPU_FN float* Sums(int wave) const { return Maxima(wave) + 32; }
 
-  GPU_FN void Run(const DecodeItem& it) const {
+  // `waits`: this is the block's first item, before wait_predecessor().
+  GPU_FN void Run(const DecodeItem& it, bool waits) const {
     const int tiles = (it.last - it.first + kTileKeys - 1) / kTileKeys;
     int tile = ::gpu::wave();
     int blocks = 0;
+    // Keys of this very step stand at a request's end, and may not be there yet. (f32 has no other
+    // kernel for requests of many tokens.)
+    const bool early =
+        waits && kBytes == 2 && it.first + (tile + 1) * kTileKeys <= it.last - kNewKeys;
+    if (waits && !early) ::gpu::wait_predecessor();
     if (tile < tiles) {
       blocks = BlockOf(it, tile);
       LoadKeys(it, tile, blocks);
@@ -138,6 +145,7 @@ struct DecodeTile {
       if (a.one_buffer == 0) LoadValues(it, tile, blocks);
       ::gpu::copy_commit();
     }
+    if (early) ::gpu::wait_predecessor();
     typename M::A q[kKeepQ ? kSteps : 1];
     if (kKeepQ && a.q_direct != 0) {
       const T* base = QueryRow(it);
@@ -186,7 +194,7 @@ struct DecodeTile {
 
       const int left = it.last - (it.first + tile * kTileKeys);  // keys of this tile
       const auto to_log2 = [&](float v) {
-        return a.softcap != 0 ? a.softcap * 1.44269504f * ::gpu::tanh(v * a.scale_log2)
+        return a.softcap != 0 ? a.softcap * 1.44269504f * CapTanh<T>(v * a.scale_log2)
                               : v * a.scale_log2;
       };
       typename M::Rows factor = M::rows(-INFINITY);
@@ -365,13 +373,18 @@ struct DecodeTile {
 
 template <class T, int kDim, bool kSame>
 GPU_FN void AttentionDecode(const AttentionArgs& a) {
-  ::gpu::wait_predecessor();
   ::gpu::launch_dependents();
+  // The work list and the keys of earlier steps are there before wait_predecessor(): this launch
+  // began after a write to the cache had done its own waiting, so that all before that has ended,
+  // the step's beginning too. Some block of each launch has to wait for those after it.
   const int lane = ::gpu::block() / (a.kv.kv_heads * a.row_tiles);
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
-  if (begin == end) return;
+  if (begin == end) {
+    if (::gpu::block() == 0) ::gpu::wait_predecessor();
+    return;
+  }
   const DecodeTile<T, kDim, kSame> tile(a);
-  for (int i = begin; i < end; ++i) tile.Run(a.list.items[i]);
+  for (int i = begin; i < end; ++i) tile.Run(a.list.items[i], i == begin);
 }
 
 }  // namespace vt::gpu

@@ -26,7 +26,7 @@ struct PrefillTile {
   static constexpr int kPacks = kDim / kPack;  // a row
 
   const AttentionArgs& a;
-  const QueryTile tile;
+  const QueryTile& tile;
   int head;        // of keys
   int first_head;  // of q
   int rows;        // of this tile
@@ -78,6 +78,50 @@ struct PrefillTile {
         }
       }
     }
+  }
+
+  // The wave's rows of q, once they are there, become its operands, which a lane then loads 16
+  // bytes at a time in the registers' order.
+  using Word = Pack<uint32_t>;
+  static constexpr int kWords = sizeof(typename M::A) / sizeof(Word);
+  static_assert(kWords * sizeof(Word) == sizeof(typename M::A));
+  GPU_FN Word* Fragments() const {
+    return reinterpret_cast<Word*>(query + ::gpu::wave() * kWaveRows * kKeyPitch);
+  }
+  GPU_FN void MakeFragments() const {
+    typename M::A q[kTiles][kSteps];
+    const T* mine = query + ::gpu::wave() * kWaveRows * kKeyPitch;
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        q[m][s] = M::load_a([&](int row) { return mine + (16 * m + row) * kKeyPitch + s * M::kK; });
+      }
+    }
+    ::gpu::sync_wave();
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        Word words[kWords];
+        __builtin_memcpy(words, &q[m][s], sizeof words);
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) {
+          Fragments()[((m * kSteps + s) * kWords + i) * ::gpu::kWave + ::gpu::lane()] = words[i];
+        }
+      }
+    }
+    ::gpu::sync_wave();
+  }
+  GPU_FN typename M::A Fragment(int m, int s) const {
+    Word words[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      words[i] = Fragments()[((m * kSteps + s) * kWords + i) * ::gpu::kWave + ::gpu::lane()];
+    }
+    typename M::A q;
+    __builtin_memcpy(&q, words, sizeof q);
+    return q;
   }
 
   // The block of the key of this tile of keys that is this lane's.
@@ -145,8 +189,7 @@ struct PrefillTile {
       typename M::A q[kTiles];
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
-        q[m] = M::load_a(
-            [&](int row) { return query + (first_row + 16 * m + row) * kKeyPitch + s * M::kK; });
+        q[m] = Fragment(m, s);
       }
 #pragma unroll
       for (int n = 0; n < kScores; ++n) {
@@ -167,7 +210,7 @@ struct PrefillTile {
         for (int n = 0; n < kScores; ++n) {
           M::for_each(scores[m][n], [&](int, int, float& v) {
             v *= a.scale_log2;
-            if (a.softcap != 0) v = a.softcap * 1.44269504f * ::gpu::tanh(v);
+            if (a.softcap != 0) v = a.softcap * 1.44269504f * CapTanh<T>(v);
           });
         }
       }
@@ -177,7 +220,8 @@ struct PrefillTile {
           M::for_each(scores[m][n], [&](int row, int column, float& v) {
             const int key = start + n * M::kN + column;
             const int32_t* limit = limits + 2 * (first_row + 16 * m + row);
-            if (key < limit[0] || key >= limit[1]) v = -INFINITY;
+            const int first = limit[0], last = limit[1];
+            v = (key >= first) & (key < last) ? v : -INFINITY;
           });
         }
       }
@@ -189,14 +233,10 @@ struct PrefillTile {
       factor = M::lanes_max(factor);
       bool changed = false;
       M::each2(sums.high[m], factor, [&](float& old, float& f) {
-        if (f > old) {
-          changed = true;
-          const float now = f;
-          f = ::gpu::exp2((old - now) * scale);
-          old = now;
-        } else {
-          f = 1;
-        }
+        const float now = ::gpu::max(old, f);
+        changed |= now != old;
+        f = now == old ? 1 : ::gpu::exp2((old - now) * scale);
+        old = now;
       });
       if (::gpu::any(changed)) {
         M::each2(sums.weight[m], factor, [](float& w, float& f) { w *= f; });
@@ -263,6 +303,9 @@ struct PrefillTile {
     LoadQuery();
     LoadStage(tile.first, blocks, stages);
     blocks = BlockOf(tile.first + kTileKeys);
+    ::gpu::copy_wait<0>();
+    ::gpu::sync();
+    MakeFragments();
     Sums sums;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
@@ -271,11 +314,7 @@ struct PrefillTile {
 #pragma unroll
       for (int n = 0; n < kSums; ++n) sums.v[m][n] = M::zero();
     }
-    ::gpu::sync();  // limits
     const int wave_row = ::gpu::wave() * kWaveRows, last_row = wave_row + kWaveRows - 1;
-    // Tokens ascend with rows.
-    const int wave_first = limits[2 * wave_row], wave_last = limits[2 * last_row + 1];
-    const int all_from = limits[2 * last_row], all_to = limits[2 * wave_row + 1];
     const bool has_rows = wave_row < rows;
     int stage = 0;
     for (int start = tile.first; start < tile.last; start += kTileKeys) {
@@ -286,8 +325,11 @@ struct PrefillTile {
         LoadStage(next, blocks, stages + (stage ^ 1) * kStageBytes);
         blocks = BlockOf(next + kTileKeys);
       }
-      if (has_rows && start < wave_last && next > wave_first) {
-        Step(sums, start, stages + stage * kStageBytes, start < all_from || next > all_to);
+      // Tokens ascend with rows: the first row begins and ends first. Read again for each tile, for
+      // registers are short.
+      if (has_rows && start < limits[2 * last_row + 1] && next > limits[2 * wave_row]) {
+        Step(sums, start, stages + stage * kStageBytes,
+             start < limits[2 * last_row] || next > limits[2 * wave_row + 1]);
       }
       if (a.one_stage == 0) {
         stage ^= 1;
