@@ -488,6 +488,17 @@ void CopyWait(int groups_left) { running.block->CopyWait(groups_left); }
 void CountVolatile() { running.block->CountVolatile(); }
 void Fault(const char* what) { running.block->FaultOf(running.thread, what); }
 
+void MultiplyAdd(const float (*a)[32], const float (*b)[16], float (*sum)[16]) {
+  for (int m = 0; m < 16; ++m) {
+    float row[16] = {};
+    for (int k = 0; k < 32; ++k) {
+      const float x = a[m][k];
+      for (int n = 0; n < 16; ++n) row[n] += x * b[k][n];
+    }
+    for (int n = 0; n < 16; ++n) sum[m][n] += row[n];
+  }
+}
+
 // --- kernels by name
 
 namespace {

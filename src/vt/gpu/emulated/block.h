@@ -55,6 +55,9 @@ void CopyAsync(void* to, const void* from, int valid);
 void CopyCommit();
 void CopyWait(int groups_left);
 
+// sum[16][16] += a[16][32] b[32][16]: here, where it is compiled once and for speed.
+void MultiplyAdd(const float (*a)[32], const float (*b)[16], float (*sum)[16]);
+
 [[noreturn]] void Fault(const char* what);  // of the running thread
 // A read of what other blocks write. Blocks run one after the other, so a kernel that waits for a
 // later one would wait forever: a fault after very many of these.

@@ -1,5 +1,6 @@
 #include "vt/gpu/emulated/emulated_driver.h"
 
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -88,7 +89,8 @@ class EmulatedDriver::Device {
       if (base::Status s = Refuse(Name(call)); !s) return s;
     }
     int64_t& planned = fail_call[static_cast<size_t>(call)];
-    const bool fails = (planned > 0 && --planned == 0) | (fail_any > 0 && --fail_any == 0);
+    bool fails = planned > 0 && --planned == 0;
+    if (fail_any > 0 && --fail_any == 0) fails = true;
     if (!fails) return {};
     if (capturing != nullptr) Void(fmt::format("{} failed", Name(call)));
     const bool memory_call = call == Call::kAllocate || call == Call::kAllocateHost;
@@ -288,10 +290,43 @@ class EmulatedDriver::Device {
 };
 
 EmulatedDriver::EmulatedDriver(const Options& options)
-    : device_(std::make_unique<Device>(options)) {}
+    : device_(std::make_shared<Device>(options)) {}
 EmulatedDriver::~EmulatedDriver() = default;
 
 // --- planted faults
+
+base::Status EmulatedDriver::Plan(std::string_view text) {
+  if (text.empty()) return {};
+  for (const std::string& word : base::Split(text, ',')) {
+    const size_t equals = std::min(word.find('='), word.size());
+    const std::string key = word.substr(0, equals);
+    std::string value = word.substr(std::min(equals + 1, word.size())), kind;
+    if (const size_t colon = value.find(':'); key == "fail" && colon != std::string::npos) {
+      kind = value.substr(0, colon);
+      value = value.substr(colon + 1);
+    }
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+    const bool number = error == std::errc() && end == value.data() + value.size() && n >= 0;
+    int call = 0;
+    while (call < static_cast<int>(Call::kCount) && kind != Name(static_cast<Call>(call))) ++call;
+    if (number && key == "fail" && kind == "any") {
+      FailAnyCall(n);
+    } else if (number && key == "fail" && call < static_cast<int>(Call::kCount)) {
+      FailCall(static_cast<Call>(call), n);
+    } else if (number && key == "lose") {
+      LoseDeviceAtKernel(n);
+    } else if (number && key == "memory") {
+      device_->memory.set_total(n);
+    } else if (number && key == "seed") {
+      device_->options.seed = static_cast<uint64_t>(n);
+    } else {
+      return Wrong(fmt::format("the emulated device knows no plan '{}': see emulated_driver.h",
+                               base::Printable(word)));
+    }
+  }
+  return {};
+}
 
 void EmulatedDriver::FailCall(Call call, int64_t n) {
   device_->fail_call[static_cast<size_t>(call)] = n;

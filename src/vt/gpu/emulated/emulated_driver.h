@@ -10,7 +10,7 @@
 //    of all allocations are looked at.
 //  - A kernel's fault loses the device: every later call is an error with the same sentence.
 //
-// Faults can be planted: see FailCall and LoseDeviceAtKernel. Counters tell of leaks.
+// Faults can be planted: see Plan. Counters tell of leaks.
 // Thread-safety: as driver.h says, one call at a time.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "vt/gpu/driver.h"
 
@@ -69,12 +70,17 @@ struct Counters {
   }
 };
 
+// Copies act on the same device, so a test keeps one and gives a backend another.
 class EmulatedDriver : public Driver {
  public:
   explicit EmulatedDriver(const Options& options = {});
+  EmulatedDriver(const EmulatedDriver&) = default;
   ~EmulatedDriver() override;
 
-  // --- planted faults. n counts from now; 1 is the next. 0 takes the plan back.
+  // --- planted faults. n counts from now; 1 is the next. 0 takes the plan back. Plan reads them
+  // from text, separated by commas: "fail=Allocate:3" (the third call of a kind), "fail=any:7",
+  // "lose=20" (the device, at the 20th kernel), "memory=1000000", "seed=5". "" plans nothing.
+  base::Status Plan(std::string_view text);
   void FailCall(Call call, int64_t n);
   void FailAnyCall(int64_t n);  // of any kind in Call
   // From the n-th kernel that runs (by a launch or in a graph) on, the device is lost.
@@ -119,7 +125,7 @@ class EmulatedDriver : public Driver {
 
  private:
   class Device;
-  std::unique_ptr<Device> device_;
+  std::shared_ptr<Device> device_;
 };
 
 }  // namespace vt::gpu::emulated

@@ -37,6 +37,7 @@ class Memory {
   // is given up at last, by some later Free.)
   base::Status CheckGuards() const;
 
+  void set_total(int64_t bytes) { total_ = bytes; }
   int64_t total() const { return total_; }
   int64_t live_bytes() const { return live_bytes_; }
   int64_t live() const { return static_cast<int64_t>(live_.size()); }

@@ -18,13 +18,16 @@ void TryMma(const MmaArgs& args) {
   ::gpu::sync_wave();
 
   typename M::C c[2] = {M::zero(), M::zero()};
-  for (int half = 0; half < 2; ++half) {
-    const auto row_a = [&](int i) { return a + M::kK * i; };
-    const auto row_b = [&](int i) { return b + M::kK * (M::kN * half + i); };
-    const auto x = half == 0 ? M::load_a(row_a) : M::load_a_stream(row_a);
-    const auto y = half == 0 ? M::load_b(row_b) : M::load_b_stream(row_b);
-    M::mma(c[half], x, y);
-  }
+  // The first half by rows, the second by kept rows, whose values further on are those of b[1].
+  const auto row_a = [&](int i) { return a + M::kK * i; };
+  const auto row_b = [&](int i) { return b + M::kK * i; };
+  M::mma(c[0], M::load_a(row_a), M::load_b(row_b));
+  const auto rows_a = M::rows_of_a(row_a);
+  const auto rows_b = M::rows_of_b(row_b);
+  auto product = M::zero();
+  M::mma(product, M::load_a(rows_a, 0), M::load_b_stream(rows_b, M::kN * M::kK, true));
+  M::mma(product, M::load_a_stream(row_a), M::load_b_stream(rows_b, 0, false));
+  M::add(c[1], product);
   for (int half = 0; half < 2; ++half) {
     M::for_each(c[half], [&](int row, int column, float& value) {
       args.c[32 * row + M::kN * half + column] = value;

@@ -1,0 +1,257 @@
+// Whole models on the emulated GPU, with waves of 32 and of 64: against transformers' logits,
+// captured against eager, and what happens when memory runs out or the device is lost.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/os/module.h"
+#include "base/strings.h"
+#include "tests/engine_sink.h"
+#include "tests/model_forward.h"
+#include "tests/model_golden.h"
+#include "tests/server_testing.h"
+#include "vllm/engine/engine_stats.h"
+#include "vllm/engine/llm.h"
+
+namespace vllm {
+namespace {
+
+using testing::ModelGolden;
+
+const std::string kModules = std::string(VLLM_BINARY_DIR) + "/examples";
+
+struct Report {
+  std::string left;  // what the last device has left behind, or complained of
+  int64_t calls = 0, kernels = 0;
+};
+
+// Of the device opened last in this program.
+Report ReportOf(const std::string& device) {
+  Report r;
+  auto module = base::os::OpenModule(kModules + "/libvt_" + device + ".so");
+  if (!module) return {module.error().message};
+  const auto symbol = base::os::FindSymbol(*module, "vt_emulated_report");
+  if (!symbol) return {symbol.error().message};
+  r.left = reinterpret_cast<const char* (*)(int64_t*, int64_t*)>(*symbol)(&r.calls, &r.kernels);
+  return r;
+}
+
+// --- every family against transformers
+
+struct GoldenCase {
+  std::string model, device, dtype;
+  double tolerance;
+};
+
+class ModelEmulated : public ::testing::TestWithParam<GoldenCase> {};
+
+TEST_P(ModelEmulated, EqualsTransformers) {
+  const auto& [name, device, dtype, tolerance] = GetParam();
+  const ModelGolden golden = testing::LoadGolden(name);
+  ASSERT_GE(golden.prompts.size(), 2u);
+  std::unique_ptr<engine::Llm> llm;
+  double worst = 0;
+  for (size_t p = 0; p < golden.prompts.size(); ++p) {
+    const auto length = static_cast<int64_t>(golden.prompts[p].size());
+    if (!llm || golden.context_is_prompt_length) {
+      engine::LoadOptions o = testing::Float32Options(
+          golden.path, golden.context_is_prompt_length ? length : int64_t{64});
+      o.device = device;
+      o.dtype = dtype;
+      if (dtype != "float32") o.kv_cache_dtype = "auto";
+      o.kv_cache_memory = 1 << 20;
+      o.max_num_batched_tokens = 32;
+      auto loaded = engine::Llm::Load(o);
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      llm = *std::move(loaded);
+    }
+    // A prefill, chunks, single tokens, in turn.
+    const std::vector<int64_t> cuts =
+        std::vector<std::vector<int64_t>>{{32}, {3, 1, 7, 2, 16, 5}, {1}}[p % 3];
+    const std::vector<float> rows = testing::Forward(*llm, golden.prompts[p], cuts);
+    const double error = testing::RelativeError(rows, golden.logits[p], golden.vocab);
+    EXPECT_LE(error, tolerance) << "prompt of " << length << " tokens";
+    worst = std::max(worst, error);
+  }
+  RecordProperty("worst", fmt::format("{:.2e}", worst));
+  llm.reset();
+  EXPECT_EQ(ReportOf(device).left, "");
+}
+
+std::vector<GoldenCase> GoldenCases() {
+  std::vector<GoldenCase> cases;
+  // As on CPUs: f32 sums in another order. Each wave runs every other family.
+  int i = 0;
+  for (const std::string& name : testing::GoldenNames())
+    cases.push_back({name, i++ % 2 == 0 ? "emulated" : "emulated64", "float32", 2e-4});
+  // Values of 16 bits between nodes: 2^-9 (bf16) and 2^-12 (f16) for each of some fifty roundings,
+  // not all in one direction.
+  for (const char* name : {"qwen3", "llama_tied", "gemma3"}) {
+    cases.push_back({name, "emulated", "bfloat16", 50 * 0x1p-9});
+    cases.push_back({name, "emulated64", "float16", 50 * 0x1p-12});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ModelEmulated, ::testing::ValuesIn(GoldenCases()),
+                         [](const auto& info) {
+                           const GoldenCase& c = info.param;
+                           return c.model + "_" + c.device + "_" + c.dtype;
+                         });
+
+// --- captured and eager
+
+engine::LoadOptions Options(const std::string& device, const std::string& plan = "") {
+  engine::LoadOptions o;
+  o.model = std::string(VLLM_SOURCE_DIR) + "/tests/goldens/models/llama_tied";
+  o.device = device;
+  o.isa = plan;
+  o.max_model_len = 64;
+  o.max_num_seqs = 2;
+  o.max_num_batched_tokens = 16;
+  o.kv_cache_memory = 1 << 20;
+  o.module_folders = {kModules};
+  return o;
+}
+
+// The answer to one prompt, greedily.
+base::Result<std::vector<int32_t>> Answer(engine::Llm& llm, int64_t count) {
+  engine::SamplingParams params;
+  params.temperature = 0;
+  params.max_tokens = count;
+  params.ignore_eos = true;
+  auto c = llm.Generate(std::vector<int32_t>{1, 2, 3, 4, 5}, params, {});
+  if (!c) return c.error();
+  return c->ids;
+}
+
+class EmulatedEngine : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EmulatedEngine, ReplayedStepsGiveTheTokensOfEagerOnes) {
+  std::vector<std::vector<int32_t>> answers;
+  for (const bool eager : {true, false}) {
+    engine::LoadOptions o = Options(GetParam());
+    o.enforce_eager = eager;
+    auto llm = engine::Llm::Load(o);
+    ASSERT_TRUE(llm) << llm.error().message;
+    auto ids = Answer(**llm, 20);
+    ASSERT_TRUE(ids) << ids.error().message;
+    answers.push_back(*ids);
+    llm->reset();
+    EXPECT_EQ(ReportOf(GetParam()).left, "");
+  }
+  EXPECT_EQ(answers[0].size(), 20u);
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Waves, EmulatedEngine, ::testing::Values("emulated", "emulated64"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// --- when things go wrong
+
+// Loads and answers under a plan of faults. "" when all went well, else the error.
+std::string Try(const std::string& plan) {
+  auto llm = engine::Llm::Load(Options("emulated", plan));
+  if (!llm) return llm.error().message;
+  auto ids = Answer(**llm, 3);
+  return ids ? "" : ids.error().message;
+}
+
+// The n-th call of the kind fails, for every n that a start and some steps reach (every
+// `stride`-th).
+void FailEach(const std::string& kind, int64_t stride, int64_t at_least) {
+  int64_t failed = 0;
+  for (int64_t n = 1;; n += stride) {
+    const std::string error = Try(fmt::format("fail={}:{}", kind, n));
+    const Report report = ReportOf("emulated");
+    EXPECT_EQ(report.left, "") << kind << " " << n << ": " << error;
+    if (error.empty()) break;
+    ++failed;
+    ASSERT_LT(n, 100000);
+  }
+  EXPECT_GE(failed, at_least);
+}
+
+TEST(EmulatedFaults, MemoryThatRunsOutAtAnyAllocationIsACleanRefusal) {
+  FailEach("Allocate", 1, 10);
+  FailEach("AllocateHost", 1, 2);
+}
+
+TEST(EmulatedFaults, AnyCallThatFailsLeavesNothingBehind) {
+  int64_t calls = 0;
+  ASSERT_EQ(Try(""), "");
+  calls = ReportOf("emulated").calls;
+  ASSERT_GT(calls, 100);
+  // 40 places, of all kinds of calls.
+  int failed = 0;
+  for (int64_t i = 0; i < 40; ++i) {
+    const int64_t n = 1 + i * (calls - 1) / 39;
+    const std::string error = Try(fmt::format("fail=any:{}", n));
+    EXPECT_EQ(ReportOf("emulated").left, "") << "call " << n << ": " << error;
+    failed += !error.empty();
+  }
+  // A question after free memory may be answered without an error.
+  EXPECT_GE(failed, 30);
+}
+
+TEST(EmulatedFaults, ADeviceTooSmallIsRefusedWithNumbers) {
+  engine::LoadOptions o = Options("emulated", "memory=100000");
+  o.kv_cache_memory = 0;
+  const auto llm = engine::Llm::Load(o);
+  ASSERT_FALSE(llm);
+  EXPECT_NE(llm.error().message.find("KiB"), std::string::npos) << llm.error().message;
+  EXPECT_EQ(ReportOf("emulated").left, "");
+}
+
+TEST(EmulatedFaults, APlanThatNobodyKnowsIsRefused) {
+  EXPECT_NE(Try("fail=Nothing:1").find("knows no plan"), std::string::npos);
+}
+
+// A step's kernel, after the start's: the device is lost in the middle of an answer.
+int64_t KernelsOfStart() {
+  const auto llm = engine::Llm::Load(Options("emulated"));
+  if (!llm) ADD_FAILURE() << llm.error().message;
+  return ReportOf("emulated").kernels;
+}
+
+TEST(EmulatedFaults, ADeviceLostInAStepEndsEveryRequestAndTheEngine) {
+  const int64_t start = KernelsOfStart();
+  testing::Collector sink;
+  auto e = engine::Engine::Load(Options("emulated", fmt::format("lose={}", start + 150)), sink);
+  ASSERT_TRUE(e) << e.error().message;
+  engine::Request r;
+  r.prompt = {1, 2, 3};
+  r.sampling.temperature = 0;
+  r.sampling.max_tokens = 60;
+  r.sampling.ignore_eos = true;
+  const auto first = (*e)->Submit(r);
+  const auto second = (*e)->Submit(r);
+  ASSERT_TRUE(first && second);
+  for (const engine::RequestId id : {*first, *second}) {
+    const testing::Answer a = sink.Wait(id);
+    EXPECT_EQ(a.finish, engine::FinishReason::kError);
+    EXPECT_NE(a.error.find("the device was lost"), std::string::npos) << a.error;
+  }
+  EXPECT_NE(sink.died().find("the device was lost"), std::string::npos) << sink.died();
+  const auto late = (*e)->Submit(r);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, base::Code::kUnavailable);
+  e->reset();
+  // What had to be given back while the device was lost complains of that alone.
+  const std::string left = ReportOf("emulated").left;
+  EXPECT_EQ(left.find("left:"), std::string::npos) << left;
+}
+
+TEST(EmulatedFaults, AServerWhoseDeviceIsLostSaysSo) {
+  const int64_t start = KernelsOfStart();
+  tests::RunningServer server(Options("emulated", fmt::format("lose={}", start + 150)));
+  ASSERT_TRUE(server.ok());
+  const tests::Answer a = server.Post(
+      "/v1/completions", R"({"prompt":[1,2,3],"max_tokens":60,"ignore_eos":true,"temperature":0})");
+  EXPECT_EQ(a.status, 500) << a.body;
+  EXPECT_EQ(server.Get("/health").status, 503);
+  EXPECT_EQ(server.Post("/v1/completions", R"({"prompt":[1],"max_tokens":1})").status, 503);
+}
+
+}  // namespace
+}  // namespace vllm
