@@ -1,0 +1,36 @@
+// What kernels of decode steps may take of an AMD card, so that as many blocks are there at once as
+// hide its latency. Read by tests/hip/code_test.cc from the compiled code, and by
+// tests/hip/module_test.cc from the launches.
+//
+// A decode kernel waits for memory. To keep it busy a card needs its bandwidth times its latency
+// under way: RX 9060 XT 320 GB/s x 0.8 us / 16 work-group processors = 16 KB each, RX 7900 XTX 960
+// GB/s x 0.8 us / 48 = 16 KB, MI300X 5.3 TB/s x 1 us / 304 compute units = 17 KB. A lane that asks
+// for 32 bytes before it waits makes that 512 lanes. Two blocks at once are the rule, because one
+// alone is idle at its barriers; a block's own registers then follow from its threads:
+//   waves a SIMD = blocks x (threads / wave) / 4,  registers = 1536 (RDNA), 512 (CDNA) / waves a
+//   SIMD.
+#pragma once
+
+namespace vt::gpu {
+
+struct AmdBudget {
+  const char* kernel;  // a name, or its beginning and '*'
+  int blocks;          // at once, on a work-group processor (RDNA) or compute unit (CDNA)
+  int shared_bytes;    // dynamic shared memory of a block; a unit has 128 KiB (RDNA), 64 KiB (CDNA)
+};
+
+// The first that fits a name counts. What is not here is no decode kernel: it only must not spill.
+inline constexpr AmdBudget kAmdBudgets[] = {
+    {"linear_tile*", 0, 64 << 10},        // prefill
+    {"attention_prefill*", 0, 64 << 10},  // prefill
+    {"linear_*", 2, 64 << 10},            // rows of x: 16 of 2048 values in 16 bits
+    {"attention_begin*", 1, 16 << 10},    // one block a step
+    {"attention_decode*", 2, 64 << 10},   // two tiles of keys and values a wave
+    {"kv_write*", 2, 0},
+    {"rows_*", 2, 16 << 10},
+    {"token_feed*", 2, 0},
+    {"argmax*", 1, 1 << 10},
+    {"sample_*", 1, 64 << 10},
+};
+
+}  // namespace vt::gpu
