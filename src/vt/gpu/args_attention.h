@@ -50,7 +50,7 @@ struct AttentionListSpec {
   int32_t decode_tokens = 1;  // requests of at most so many tokens are items, others tiles
   int32_t tile_tokens = 0;    // of a QueryTile at most; 0: there are none
   // Least tiles of keys of a lane: below, waiting for the other lanes costs more than they save.
-  int32_t least_tiles = 8;
+  int32_t least_tiles = 4;
 };
 
 struct AttentionBeginArgs {

@@ -92,9 +92,15 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
   if (!p) return p.error();
   if (base::Status s = driver->Open(index); !s) return s.error();
 
-  DeviceFacts facts{*p, value_type, traits.name == "cuda"};
+  std::unique_ptr<BlasLt> blas;
+  if (traits.has_blas) {
+    base::Result<std::unique_ptr<BlasLt>> opened = BlasLt::Open(traits.name == "cuda");
+    if (opened) blas = *std::move(opened);
+  }
+  const DeviceFacts facts{*p, value_type, traits.name == "cuda", blas.get()};
   std::unique_ptr<GpuBackend> b(new GpuBackend(fmt::format("{}:{}", traits.name, index),
-                                               std::move(driver), GpuTarget(facts, RatesOf(*p))));
+                                               std::move(driver), std::move(blas),
+                                               GpuTarget(facts, RatesOf(*p))));
   std::string archs;
   for (const CodeImage& image : traits.images) {
     if (!image.arch.empty() && image.arch != p->arch) {
@@ -118,8 +124,12 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
   return std::unique_ptr<Backend>(std::move(b));
 }
 
-GpuBackend::GpuBackend(std::string name, std::unique_ptr<Driver> driver, GpuTarget target)
-    : name_(std::move(name)), driver_(std::move(driver)), target_(std::move(target)) {}
+GpuBackend::GpuBackend(std::string name, std::unique_ptr<Driver> driver,
+                       std::unique_ptr<BlasLt> blas, GpuTarget target)
+    : name_(std::move(name)),
+      driver_(std::move(driver)),
+      blas_(std::move(blas)),
+      target_(std::move(target)) {}
 
 GpuBackend::~GpuBackend() {
   (void)driver_->MakeCurrent();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vt/device/backend.h"
+#include "vt/gpu/blas_lt.h"
 #include "vt/gpu/executor.h"
 #include "vt/gpu/target.h"
 
@@ -27,6 +28,8 @@ struct ModuleTraits {
   // Empty: the driver finds kernels by name alone (the emulated device).
   std::vector<CodeImage> images;
   bool auto_value_is_f32 = false;  // what --dtype auto means; else bf16
+  // Whether the vendor has a library of matrix products.
+  bool has_blas = false;
 };
 
 class GpuBackend : public Backend {
@@ -97,7 +100,8 @@ class GpuBackend : public Backend {
   };
   struct Upload;  // staging of weights
 
-  GpuBackend(std::string name, std::unique_ptr<Driver> driver, GpuTarget target);
+  GpuBackend(std::string name, std::unique_ptr<Driver> driver, std::unique_ptr<BlasLt> blas,
+             GpuTarget target);
   // What a capture may not contain; also makes the device current.
   base::Status Outside(const char* call);
   base::Result<Function> FunctionOf(const std::string& kernel, int64_t shared_bytes);
@@ -105,6 +109,7 @@ class GpuBackend : public Backend {
 
   std::string name_;
   std::unique_ptr<Driver> driver_;
+  std::unique_ptr<BlasLt> blas_;  // none: linears do without
   GpuTarget target_;
   std::vector<Module> modules_;
   struct Known {

@@ -27,7 +27,8 @@ const Names& CublasLt() {
   static const Names names = {
       .label = "cuBLASLt",
       .prefix = "cublasLt",
-      .libraries = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"},
+      .libraries = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11",
+                    "/usr/local/cuda/lib64/libcublasLt.so"},
       .compute_f32 = 68,
       .transposed = 1,
       .transpose_a = 3,

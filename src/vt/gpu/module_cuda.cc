@@ -13,6 +13,7 @@ extern "C" __attribute__((visibility("default"))) const vt::ModuleEntry* vt_modu
       vt::BuildId(), "cuda", []() -> vt::Platform* {
         vt::gpu::ModuleTraits traits;
         traits.name = "cuda";
+        traits.has_blas = true;
         traits.make_driver = [] { return vt::gpu::MakeVendorDriver(vt::gpu::Vendor::kCuda); };
         for (const vt::gpu::EmbeddedCode& code : vt::gpu::CudaCode())
           traits.images.push_back({std::string(code.arch), code.bytes});

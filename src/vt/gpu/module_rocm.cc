@@ -15,6 +15,7 @@ extern "C" __attribute__((visibility("default"))) const vt::ModuleEntry* vt_modu
       vt::BuildId(), "rocm", []() -> vt::Platform* {
         vt::gpu::ModuleTraits traits;
         traits.name = "rocm";
+        traits.has_blas = true;
         traits.make_driver = [] {
           // Tests put a stand-in there.
           const char* library = std::getenv("VLLM_HIP_LIBRARY");

@@ -105,13 +105,14 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
        {2},
        LastIsInt8},
       {Op::kSoftCap, 1, {{Op::kScale, {~0}}, {Op::kUnary, {0}}, {Op::kScale, {1}}}, {2}, IsSoftCap},
+      // Where a target has them, linears take what stands beside them before norms do.
+      {Op::kLinearAdd, 3, {{Op::kLinear, {~0, ~1}}, {Op::kAdd, {0, ~2}}}, {1}, PlainLinear},
+      {Op::kRmsNormLinear, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kLinear, {0, kRest}}}, {1}, nullptr},
       {Op::kAddRmsNorm, 3, {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}}, {0, 1}, nullptr},
       {Op::kRmsNormAdd, 3, {{Op::kRmsNorm, {~0, ~1}}, {Op::kAdd, {~2, 0}}}, {1}, nullptr},
       {Op::kActMul, 2, {{Op::kUnary, {~0}}, {Op::kMul, {0, ~1}}}, {1}, nullptr},
       {Op::kRmsNormRope, 3, {{Op::kRmsNorm, {~0, ~1}}, {Op::kRope, {0, ~2}}}, {1}, nullptr},
-      {Op::kLinearAdd, 3, {{Op::kLinear, {~0, ~1}}, {Op::kAdd, {0, ~2}}}, {1}, PlainLinear},
       {Op::kRmsNormQuantize, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kQuantize, {0}}}, {1}, LastIsInt8},
-      {Op::kRmsNormLinear, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kLinear, {0, kRest}}}, {1}, nullptr},
   }};
   return table;
 }

@@ -204,9 +204,10 @@ TEST(Lower, FusesWithoutQuantisation) {
   t.quantise = false;
   const Plan plan = Lower(Block().graph, t, kBucket);
   ASSERT_TRUE(Verify(plan.graph));
-  EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNorm), 2);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kLinearAdd), 2);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNorm), 0);
   EXPECT_EQ(CountNodes(plan.graph, Op::kActMul), 1);
-  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNormLinear), 1);
+  EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNormLinear), 3);
 }
 
 TEST(Lower, FusesNothingThatTheTargetLacks) {
