@@ -83,6 +83,58 @@ TEST_P(LinearKernel, ReadsRowsOutOfPanels) {
   }
 }
 
+// What a row becomes depends on which of two kernels has it, that of one to three rows or that of
+// more, and on nothing else of the step: they scale and add in different orders.
+TEST_P(LinearKernel, ARowDependsOnWhetherTheStepIsOfAFewRowsAlone) {
+  const DType format = GetParam().format;
+  if (GetParam().isa != "scalar" && GetParam().isa != "avx2") {
+    GTEST_SKIP() << "found so for scalar and avx2; nobody has looked at the others yet";
+  }
+  const bool quantised = ir::IsQuantised(format);
+  const int64_t row_bytes = quantised ? ActivationRowBytes(kK) : kK * 4;
+  constexpr int64_t kRows = 17;
+  const std::vector<float> x = Normal(kRows * kK, 7);
+  std::vector<std::byte> rows(static_cast<size_t>(kRows * row_bytes));
+  for (int64_t r = 0; r < kRows; ++r) {
+    std::byte* out = rows.data() + r * row_bytes;
+    if (quantised) {
+      kernels_.quantize(x.data() + r * kK, kK, out);
+    } else {
+      std::memcpy(out, x.data() + r * kK, static_cast<size_t>(row_bytes));
+    }
+  }
+  const auto run = [&](int64_t first, int64_t count) {
+    std::vector<float> out(static_cast<size_t>(count * kN));
+    LinearArgs a;
+    a.x = rows.data() + first * row_bytes;
+    a.x_stride = row_bytes;
+    a.rows = count;
+    a.k = kK;
+    a.w = packed_.data();
+    a.panel_bytes = panel_bytes_;
+    a.n = kN;
+    a.out = out.data();
+    a.out_stride = kN;
+    kernels_.linear[static_cast<int>(format)](a, 0, panels_, scratch_.data());
+    return out;
+  };
+  std::vector<float> alone;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const std::vector<float> one = run(r, 1);
+    alone.insert(alone.end(), one.begin(), one.end());
+  }
+  const std::vector<float> all = run(0, kRows);
+  for (int64_t count = 2; count < kRows; ++count) {
+    for (int64_t first = 0; first + count <= kRows; first += 3) {
+      const std::vector<float>& want = count < 4 ? alone : all;
+      const std::vector<float> got = run(first, count);
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin() + first * kN))
+          << count << " rows from " << first;
+    }
+  }
+  if (format == DType::kQ8_0 || format == DType::kIQ4_NL) EXPECT_EQ(all, alone);
+}
+
 TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
   const bool quantised = ir::IsQuantised(GetParam().format);
   for (int64_t rows : {1, 2, 3, 4, 5, 17}) {
