@@ -11,7 +11,8 @@
    memory into half of `to`, of which the emulator puts the value into the low half and clears the other. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf };
 enum { kAllEnded, kNeedsInstruction, kTooLong };
-enum { kPc = 256, kRegisters = 260 }; /* in a wave's scalar registers: the program counter, and how many there are */
+/* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
+enum { kPc = 256, kPrivate = 259, kRegisters = 260 };
 #define ENDED 0xFFFFFFFFFFFFFFFFull
 
 struct instruction {
@@ -108,7 +109,7 @@ int run_block(struct block* b) {
    the program counter, the user's scalars, lane numbers. `packed` is y and z of a thread's index, which kernels here
    do not have. */
 void start_wave(struct wave* w, uint64_t entry, const uint32_t* user, int user_count, int first_thread, int lanes,
-                int wave_size) {
+                int wave_size, int private_bytes) {
   static const uint32_t floats[9] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000,
                                      0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
   uint32_t* s = (uint32_t*)w->buffers[0];
@@ -126,6 +127,7 @@ void start_wave(struct wave* w, uint64_t entry, const uint32_t* user, int user_c
   s[124] = 0; /* null on RDNA, m0 on CDNA */
   s[126] = lanes >= 32 ? 0xFFFFFFFFu : (1u << lanes) - 1;
   s[127] = lanes >= 64 ? 0xFFFFFFFFu : lanes > 32 ? (1u << (lanes - 32)) - 1 : 0;
+  s[kPrivate] = (uint32_t)private_bytes;
   s[kPc] = (uint32_t)entry;
   s[kPc + 1] = (uint32_t)(entry >> 32);
   w->ended = 0;

@@ -264,8 +264,8 @@ class Emulator:
         entry = descriptor + struct.unpack_from("<q", raw, 16)[0]
         rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", raw, 44)
         properties, preload = struct.unpack_from("<HH", raw, 56)
-        if private or preload or properties & 0x3:
-            raise RuntimeError(f"{kernel} needs private memory, preloaded arguments or a dispatch packet")
+        if preload or properties & 0x3:
+            raise RuntimeError(f"{kernel} needs preloaded arguments or a dispatch packet")
         size = 64 if code.family == "cdna" else 32
         registers = ((rsrc3 & 63) + 1) * 4 if code.family == "cdna" else ((rsrc1 & 63) + 1) * 8
         if registers > SPARE_REGISTER:
@@ -282,6 +282,9 @@ class Emulator:
         fixed += [0] * (user_count - len(fixed))
         waves = self.waves_of(size)
         count = (threads + size - 1) // size
+        private_memory = (ctypes.c_uint8 * max(1, private * size * count))()
+        for i in range(count):
+            waves[i].buffers[4] = ctypes.addressof(private_memory) + private * size * i
         block = Block(ctypes.addressof(code.table), code.base, code.words, ctypes.addressof(waves), count, 0, 0, 0,
                       MOST_INSTRUCTIONS)
         poison = struct.pack("<I", 0x7FC0BEEF) * (16 << 10)
@@ -299,7 +302,7 @@ class Emulator:
                 ctypes.memmove(self.shared, poison, len(poison))
                 for i in range(count):
                     self.loop.start_wave(ctypes.byref(waves[i]), ctypes.c_uint64(entry), scalars, len(user), i * size,
-                                         min(size, threads - i * size), size)
+                                         min(size, threads - i * size), size, private)
                 block.current = 0
                 while (end := self.loop.run_block(ctypes.byref(block))) != ALL_ENDED:
                     if end == TOO_LONG:

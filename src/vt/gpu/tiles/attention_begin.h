@@ -175,7 +175,7 @@ GPU_FN void ListTiles(const AttentionListSpec& s, int requests, int tokens, int*
   }
   ::gpu::sync();
   for (int i = ::gpu::thread(); i < count; i += ::gpu::threads()) {
-    const QueryTile t = s.list.unsorted[i];
+    const QueryTile& t = s.list.unsorted[i];  // a copy would pass through memory
     s.list.tiles[::gpu::atomic_add(&classes[CostClass(t, *most)], 1)] = t;
   }
 }
