@@ -264,7 +264,8 @@ OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv,
   a.scale = 1 / std::sqrt(static_cast<float>(a.head_dim));
   ValueId q, k, v;
   if (merged) {
-    const ValueId x = c.X(64);
+    // Small, so that scores are: a softmax of one key would show rounding alone.
+    const ValueId x = c.b.Scale(c.X(64), 0.125f);
     q = c.Linear(x, "q", nq, 64, DType::kQ4_0);
     k = c.Linear(x, "k", nk, 64, DType::kQ8_0);
     v = c.Linear(x, "v", nk, 64, DType::kQ5_1);

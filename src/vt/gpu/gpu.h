@@ -26,7 +26,8 @@
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
 //   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least) of
 //                                          a global address near
-//   load_volatile(p)                       of what another block wrote during this kernel
+//   load_volatile(p)                       of what another block wrote during this kernel, after a
+//                                          fence(); int and float
 //   copy_async(shared, global, valid)      16 bytes of which `valid` (0..16) are read, the rest is
 //                                          zero; lands at the latest in copy_wait
 //   copy_commit(), copy_wait<n>()          closes a group of copies; waits until at most n groups

@@ -355,17 +355,28 @@ struct DecodeTile {
       }
     }
     ::gpu::sync();
+    // Several values at once and several parts ahead: each load takes long to come.
+    constexpr int kValues = 4;
     T* out = OutRow(it);
-    for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
-      const int row = i / dim;
-      float sum = 0;
+    const int count = rows * dim, step = ::gpu::threads();
+    for (int first = ::gpu::thread(); first < count; first += kValues * step) {
+      float sums[kValues] = {};
 #pragma unroll 4
       for (int p = 0; p < it.parts; ++p) {
         const int64_t at = PartRow(it, p);
-        const float m = ::gpu::load_volatile(&a.partial_stats[2 * (at + row)]);
-        sum += ::gpu::exp2(m - high[row]) * ::gpu::load_volatile(&a.partial_sums[at * dim + i]);
+#pragma unroll
+        for (int k = 0; k < kValues; ++k) {
+          const int i = ::gpu::min(first + k * step, count - 1), row = i / dim;
+          const float m = ::gpu::load_volatile(&a.partial_stats[2 * (at + row)]);
+          sums[k] +=
+              ::gpu::exp2(m - high[row]) * ::gpu::load_volatile(&a.partial_sums[at * dim + i]);
+        }
       }
-      out[i] = ::gpu::from_float<T>(sum * inverse[row]);
+#pragma unroll
+      for (int k = 0; k < kValues; ++k) {
+        const int i = first + k * step;
+        if (i < count) out[i] = ::gpu::from_float<T>(sums[k] * inverse[i / dim]);
+      }
     }
     ::gpu::sync();
   }
