@@ -173,7 +173,7 @@ struct DecodeTile {
       typename M::C scores[kScores];
 #pragma unroll(kUnroll)
       for (int n = 0; n < kScores; ++n) scores[n] = M::zero();
-#pragma unroll(kUnroll)
+#pragma unroll(kKeepQ ? kUnroll : 1)
       for (int s = 0; s < kSteps; ++s) {
         const typename M::A step = kKeepQ ? q[kKeepQ ? s : 0] : LoadQuery(s);
 #pragma unroll(kUnroll)
