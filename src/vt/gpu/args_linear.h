@@ -45,7 +45,7 @@ struct SkinnyArgs {
   int32_t partials = 0;
   // Of a staged x. Waves of a block are a power of two.
   int32_t waves_a_row_log2 = 0;
-
+  float inverse_k = 1;                                 // 1 / k
   int32_t packed = 0;                                  // all rows can be read by 16 bytes
   int32_t staged_pitch = 0;                            // values
   const float *weight1 = nullptr, *weight2 = nullptr;  // of the norms

@@ -53,13 +53,14 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
 
   // k is split so that each multiprocessor has work for all the waves it holds, if there is any.
   const int64_t most_waves = kMostThreads / device.properties.wave;
-  const int64_t rounds =
-      (units(skinny.weight_tiles) + multiprocessors - 1) / std::max<int64_t>(multiprocessors, 1);
+  const int64_t rounds = (units(skinny.weight_tiles) + multiprocessors - 1) / multiprocessors;
   const int64_t lines = PitchOf(shape.k) / kPitch;
   skinny.parts = static_cast<int>(
-      std::min({FloorPowerOfTwo(kWavesOfUnit / std::max<int64_t>(rounds, 1)),
+      std::min({FloorPowerOfTwo(kWavesOfUnit / rounds),
                 skinny.token_tiles > 1 ? most_waves / 2 : most_waves, FloorPowerOfTwo(lines)}));
-  skinny.waves = std::max(skinny.parts, skinny.parts == 1 ? 8 : 4);
+  // Small blocks even out what multiprocessors have to do; many units make that unnecessary.
+  const bool many = rounds >= 2 * kWavesOfUnit;
+  skinny.waves = std::max(skinny.parts, many ? 8 : 4);
 
   if (skinny.staged) {
     // Rows start 64 bytes apart modulo 128, so that tiles are read without bank conflicts.

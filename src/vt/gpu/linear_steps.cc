@@ -196,6 +196,7 @@ class Compiler {
 
   void Stage(SkinnyArgs& a) const {
     a.staged_pitch = static_cast<int32_t>(plan_.staged_pitch);
+    a.inverse_k = 1 / static_cast<float>(shape_.k);
     const auto waves_a_row = static_cast<unsigned>(std::max<int64_t>(1, plan_.waves / shape_.rows));
     a.waves_a_row_log2 = std::bit_width(waves_a_row) - 1;
     bool packed = c_.Aligned(l_.x);

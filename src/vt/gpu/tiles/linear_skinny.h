@@ -211,7 +211,7 @@ class StagedRows {
   GPU_FN float Scale(const float* sums, int m, float eps) const {
     float sum = 0;
     for (int i = 0; i < waves_a_row_; ++i) sum += sums[m * waves_a_row_ + i];
-    return ::gpu::rsqrt(sum / static_cast<float>(a_.k) + eps);
+    return ::gpu::rsqrt(sum * a_.inverse_k + eps);
   }
 
   const SkinnyArgs& a_;
