@@ -153,14 +153,14 @@ class ChoiceTest : public testing::Test {
 
   SamplingRow Row(int64_t vocabulary) {
     SamplingRow r;
-    r.temperature = Pick({0.0f, 0.3f, 1.0f, 1.0f, 2.0f, 1e-5f});
+    r.temperature = Pick({0.0f, 0.3f, 1.0f, 1.0f, 2.0f, 1e-5f, INFINITY});
     r.top_k = Pick({0.0f, 0.0f, 1.0f, 2.0f, 5.0f, 50.0f, 500.0f, 2000.0f, 1e9f});
     r.top_p = Pick({1.0f, 1.0f, 0.95f, 0.5f, 1e-7f});
-    r.min_p = Pick({0.0f, 0.0f, 0.05f, 1.0f});
-    r.top_n_sigma = Pick({0.0f, 0.0f, 0.0f, 1.0f});
+    r.min_p = Pick({0.0f, 0.0f, 0.0f, 0.05f, 1.0f, 3.0f});
+    r.top_n_sigma = Pick({0.0f, 0.0f, 0.0f, 1.0f, 1e30f});
     r.typical_p = Pick({1.0f, 1.0f, 1.0f, 1.0f, 0.6f, 0.95f});
     r.xtc_probability = Pick({0.0f, 0.0f, 0.0f, 0.7f});
-    r.xtc_threshold = Pick({0.1f, 0.01f, 0.0001f, 0.6f});
+    r.xtc_threshold = Pick({0.1f, 0.01f, 0.0001f, 0.0f, 0.6f});
     r.seed = random_() | uint64_t{random_()} << 32;
     r.position = random_() % 40;
     r.choice = random_() % 3;
@@ -183,7 +183,7 @@ class ChoiceTest : public testing::Test {
     r.frequency_penalty = Pick({0.0f, 0.0f, 0.25f});
     r.dry_multiplier = Pick({0.0f, 0.8f});
     r.dry_base = Pick({1.75f, 1.0f, 30.0f});
-    r.dry_allowed_length = Pick({1, 2, 4});
+    r.dry_allowed_length = Pick({1, 2, 4, -3, 1000});
     r.dry_last_n = Pick({-1, 0, 5, 20});
     std::vector<int32_t> allowed;
     const uint32_t rare = Pick({2u, 10u, 1000000u});

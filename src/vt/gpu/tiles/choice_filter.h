@@ -66,13 +66,8 @@ class Filter {
   GPU_FN bool listed() const { return list_.count >= 0; }
   GPU_FN const Candidates& list() const { return list_; }
 
-  GPU_FN void RaiseFloor(double floor) {
-    if (floor > best_) {  // the best alone
-      last_ = Place(best_, first_);
-      floor = best_;
-    }
-    floor_ = ::gpu::max(floor_, AtLeast(floor));
-  }
+  // To what is not above the best.
+  GPU_FN void RaiseFloor(double floor) { floor_ = ::gpu::max(floor_, AtLeast(floor)); }
 
   GPU_FN void KeepSigma(float n);
   // Nothing below the k-th of `maxima`, which are of disjoint parts of the row, is among the k

@@ -53,10 +53,11 @@ GPU_FN int DrawFiltered(const ChoiceArgs& a, const ChoiceRow& r, int row, float 
   Filter f(x, a.vocabulary, processed || a.aligned != 0, inverse, best, first, -kMostFinite);
   const float sigma = r.real(kChoiceTopNSigma), min_p = r.real(kChoiceMinP);
   if (sigma > 0) f.KeepSigma(sigma);
-  if (min_p > 2) {
-    f.RaiseFloor(kMostFinite * 2.0);
-  } else if (min_p > 0) {
-    f.RaiseFloor(static_cast<double>(best) + LogDouble(min_p) - kChoiceSlack);
+  bool alone = false;  // the best is probable enough, and nothing else
+  if (min_p > 0) {
+    const double below = min_p < 2 ? LogDouble(min_p) - kChoiceSlack : 1;
+    alone = below > 0;
+    f.RaiseFloor(static_cast<double>(best) + (alone ? 0 : below));
   }
   const bool top_k = r.top_k(a.vocabulary), typical = r.typical(), top_p = r.top_p();
   // One place that cuts, so that its code is there once.
@@ -64,10 +65,10 @@ GPU_FN int DrawFiltered(const ChoiceArgs& a, const ChoiceRow& r, int row, float 
   for (int stage = 0; stage < 3; ++stage) {
     Goal goal = {true, 0, 0, 0};
     if (stage == 0) {
-      if (!top_k) continue;
+      if (!top_k && !alone) continue;
       const int parts = a.chunks * a.scan_waves;
-      goal = {false, static_cast<int>(r.real(kChoiceTopK)), 0, 0};
-      f.ListBest(goal.count, a.maxima + row * parts, parts);
+      goal = {false, alone ? 1 : static_cast<int>(r.real(kChoiceTopK)), 0, 0};
+      if (top_k) f.ListBest(goal.count, a.maxima + row * parts, parts);
     } else if (stage == 1) {
       if (!typical) continue;
       f.FindEntropy();
