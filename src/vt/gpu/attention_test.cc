@@ -49,6 +49,22 @@ float Rounded(float v, DType t) {
   return v;
 }
 
+void RunAll(const std::vector<Launch>& launches) {
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launch& l = launches[i];
+    const emulated::Kernel* k = emulated::FindKernel(l.kernel.c_str());
+    ASSERT_NE(k, nullptr) << l.kernel;
+    ASSERT_EQ(k->args_bytes, l.args.size());
+    const emulated::Shape shape{
+        static_cast<int>(l.config.grid_x), static_cast<int>(l.config.grid_y),
+        static_cast<int>(l.config.threads), static_cast<int>(l.config.shared_bytes)};
+    base::Status status = emulated::CheckShape(*k, shape);
+    ASSERT_TRUE(status) << status.error().message;
+    status = emulated::BlockRunner().Run(*k, l.args.data(), shape, i);
+    ASSERT_TRUE(status) << status.error().message;
+  }
+}
+
 class Attention : public testing::TestWithParam<Case> {
  protected:
   float Random() { return static_cast<float>(static_cast<int>(random_() % 4001) - 2000) / 1000; }
@@ -181,19 +197,7 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   CompileAttention(c, 0);
   CompileAttention(c, 0);  // a second layer: counters must be as they were
   ASSERT_TRUE(status) << status.error().message;
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& l = launches[i];
-    const emulated::Kernel* k = emulated::FindKernel(l.kernel.c_str());
-    ASSERT_NE(k, nullptr) << l.kernel;
-    ASSERT_EQ(k->args_bytes, l.args.size());
-    const emulated::Shape shape{
-        static_cast<int>(l.config.grid_x), static_cast<int>(l.config.grid_y),
-        static_cast<int>(l.config.threads), static_cast<int>(l.config.shared_bytes)};
-    status = emulated::CheckShape(*k, shape);
-    ASSERT_TRUE(status) << status.error().message;
-    status = emulated::BlockRunner().Run(*k, l.args.data(), shape, i);
-    ASSERT_TRUE(status) << status.error().message;
-  }
+  RunAll(launches);
 
   std::vector<float> got(static_cast<size_t>(tokens * row));
   ir::Dequantize(t.type, arena.at() + out_at, got.data(), std::ssize(got));
@@ -325,6 +329,218 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(All, Attention, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
+
+// --- writing
+
+struct WriteCase {
+  std::string name;
+  ir::Op op = ir::Op::kNormRopeKvWrite;
+  DType type = DType::kF32, cache = DType::kF32;
+  int64_t heads = 5, kv_heads = 2, dim = 64, block = 16;
+  int64_t rotary = 64;
+  bool interleaved = false;
+  float offset = 0, magnitude = 1;
+  int64_t extra = 0;  // values between rows, as of a view of a merged linear's output
+};
+std::ostream& operator<<(std::ostream& out, const WriteCase& c) { return out << c.name; }
+
+class KvWriting : public testing::TestWithParam<WriteCase> {};
+
+TEST_P(KvWriting, NormsRotatesAndWritesWhereSlotsSay) {
+  const WriteCase& t = GetParam();
+  std::mt19937 random(3);
+  const auto value = [&] {
+    return static_cast<float>(static_cast<int>(random() % 4001) - 2000) / 1000;
+  };
+  const int64_t tokens = 5, blocks = 3;
+  const ir::Bucket bucket{tokens + 2, 2, 1};
+  ir::Graph g;
+  g.state_groups.push_back(
+      {.name = "global", .dtype = t.cache, .layers = 1, .kv_heads = t.kv_heads, .head_dim = t.dim});
+  const auto add = [&](const std::string& name, DType d, ir::Shape shape, ir::ValueKind kind) {
+    g.values.push_back({.name = name, .dtype = d, .shape = std::move(shape), .kind = kind});
+    return static_cast<ir::ValueId>(g.values.size() - 1);
+  };
+  using ir::ValueKind;
+  const auto q = add("q", t.type, {ir::T(), t.heads, t.dim}, ValueKind::kNode);
+  const auto k = add("k", t.type, {ir::T(), t.kv_heads, t.dim}, ValueKind::kNode);
+  const auto v = add("v", t.type, {ir::T(), t.kv_heads, t.dim}, ValueKind::kNode);
+  const auto q_out = add("q'", t.type, {ir::T(), t.heads, t.dim}, ValueKind::kNode);
+  const auto state = add("kv", t.cache, {}, ValueKind::kState);
+  g.values.back().group = g.values.back().layer = 0;
+  const auto positions = add(ir::kPositions, DType::kI32, {ir::T()}, ValueKind::kInput);
+  const auto slots = add(ir::SlotsName(0), DType::kI32, {ir::T()}, ValueKind::kInput);
+  const auto wq = add("wq", DType::kF32, {t.dim}, ValueKind::kWeight);
+  const auto wk = add("wk", DType::kF32, {t.dim}, ValueKind::kWeight);
+  ir::NormAttrs q_norm{1e-5f, t.offset}, k_norm{1e-6f, t.offset};
+  ir::RopeAttrs rope{
+      .rotary_dim = t.rotary, .interleaved = t.interleaved, .magnitude = t.magnitude};
+  for (int64_t i = 0; i < t.rotary / 2; ++i)
+    rope.frequencies.push_back(
+        std::pow(100.0f, -2.0f * static_cast<float>(i) / static_cast<float>(t.rotary)));
+  ir::Node node{.op = t.op, .name = "write"};
+  const bool norms = t.op == ir::Op::kNormRopeKvWrite, ropes = t.op != ir::Op::kKvWrite;
+  if (!ropes) {
+    node.inputs = {state, k, v, slots};
+  } else {
+    node.inputs = {q, k, v, positions, state, slots};
+    node.outputs = {q_out, state};
+    node.attrs.v = norms ? ir::FusedAttrs{{{q_norm}, {rope}, {k_norm}, {rope}, {}}}
+                         : ir::FusedAttrs{{{rope}, {rope}, {}}};
+    if (norms) node.inputs.insert(node.inputs.end(), {wq, wk});
+  }
+  g.nodes.push_back(node);
+
+  DeviceFacts device;
+  device.properties.wave = emulated::WaveSize();
+  device.properties.shared_bytes = 64 << 10;
+  device.value_type = t.type;
+  ASSERT_TRUE(SupportsAttention(g, g.nodes[0], bucket, device));
+  const int64_t size = ir::Info(t.type).bytes;
+  ir::Plan plan;
+  plan.graph = g;
+  plan.bucket = bucket;
+  plan.memory.places.resize(g.values.size());
+  std::map<ir::ValueId, int64_t> offset, stride;
+  int64_t arena_bytes = 0;
+  for (const auto& [id, heads] :
+       {std::pair{q, t.heads}, {k, t.kv_heads}, {v, t.kv_heads}, {q_out, t.heads}}) {
+    offset[id] = arena_bytes;
+    stride[id] = heads * t.dim + t.extra;
+    plan.memory.places[static_cast<size_t>(id)] = {id, arena_bytes, stride[id], 0};
+    arena_bytes += (bucket.tokens * stride[id] * size + 63) / 64 * 64;
+  }
+  Bytes arena(arena_bytes);
+  std::map<ir::ValueId, std::vector<float>> rows;
+  for (const auto& [id, at] : offset) {
+    rows[id].resize(static_cast<size_t>(bucket.tokens * stride[id]));
+    for (float& x : rows[id]) x = Rounded(value(), t.type);
+    ir::Quantize(t.type, rows[id].data(), arena.at() + at, std::ssize(rows[id]));
+  }
+  const StepLayout layout(g, bucket);
+  Bytes inputs(layout.bytes());
+  const auto ints = [&](const std::string& name) {
+    return reinterpret_cast<int32_t*>(inputs.at() + layout.OffsetOf(name));
+  };
+  *reinterpret_cast<Header*>(inputs.at()) = {static_cast<int32_t>(tokens), 1, 1, 1};
+  const std::vector<int32_t> slot = {
+      static_cast<int32_t>(t.block), -1, 7, static_cast<int32_t>(3 * t.block - 1), 0, 1, 2};
+  for (int64_t i = 0; i < bucket.tokens; ++i) {
+    ints(ir::SlotsName(0))[i] = slot[static_cast<size_t>(i)];
+    ints(ir::kPositions)[i] = static_cast<int32_t>(3 + 9 * i);
+  }
+  const KvLayer kv = KvLayerOf(g.state_groups[0], t.block);
+  Bytes cache(blocks * kv.block_bytes);
+  std::vector<float> weights(static_cast<size_t>(2 * t.dim));
+  for (float& x : weights) x = value();
+  Bindings bindings;
+  bindings.weights["wq"] = {weights.data(), DType::kF32, {kVectorLayout, t.dim * 4}};
+  bindings.weights["wk"] = {weights.data() + t.dim, DType::kF32, {kVectorLayout, t.dim * 4}};
+  bindings.state = {{cache.at()}};
+  bindings.state_blocks = {blocks};
+  bindings.block_size = t.block;
+  bindings.arena = arena.at();
+  bindings.inputs = inputs.at();
+  std::vector<std::vector<std::byte>> constants;
+  std::vector<Launch> launches;
+  base::Status status;
+  const Context c = {plan,
+                     bindings,
+                     layout,
+                     device,
+                     [&](const void* data, int64_t bytes) {
+                       const auto* p = static_cast<const std::byte*>(data);
+                       constants.emplace_back(p, p + bytes);
+                       return base::Result<void*>(constants.back().data());
+                     },
+                     launches,
+                     status};
+  CompileAttention(c, 0);
+  ASSERT_TRUE(status) << status.error().message;
+  RunAll(launches);
+
+  // What a head becomes.
+  const auto head = [&](const float* x, int64_t token, const float* w, float eps) {
+    std::vector<double> y(x, x + t.dim), z;
+    if (norms && w != nullptr) {
+      double sum = 0;
+      for (const double e : y) sum += e * e;
+      for (size_t d = 0; d < y.size(); ++d)
+        y[d] *= (w[d] + t.offset) / std::sqrt(sum / static_cast<double>(t.dim) + eps);
+    }
+    z = y;
+    for (size_t i = 0; ropes && w != nullptr && i < rope.frequencies.size(); ++i) {
+      const size_t a = t.interleaved ? 2 * i : i,
+                   b = t.interleaved ? a + 1 : a + rope.frequencies.size();
+      const double angle = static_cast<float>(3 + 9 * token) * rope.frequencies[i];
+      z[a] = t.magnitude * (y[a] * std::cos(angle) - y[b] * std::sin(angle));
+      z[b] = t.magnitude * (y[b] * std::cos(angle) + y[a] * std::sin(angle));
+    }
+    return z;
+  };
+  const auto near = [](const std::vector<double>& want, const float* got, DType type) {
+    const double relative = type == DType::kF32 ? 2e-6 : type == DType::kF16 ? 6e-4 : 5e-3;
+    for (size_t d = 0; d < want.size(); ++d)
+      ASSERT_NEAR(got[d], want[d], relative * std::fabs(want[d]) + 4e-6) << d;
+  };
+  std::vector<float> got(static_cast<size_t>(bucket.tokens * stride[q_out]));
+  ir::Dequantize(t.type, arena.at() + offset[q_out], got.data(), std::ssize(got));
+  const int64_t block_values = kv.block_bytes / ir::Info(t.cache).bytes;
+  std::vector<float> stored(static_cast<size_t>(blocks * block_values));
+  ir::Dequantize(t.cache, cache.at(), stored.data(), std::ssize(stored));
+  std::vector<bool> written(stored.size());
+  for (int64_t i = 0; i < tokens; ++i) {
+    for (int64_t h = 0; ropes && h < t.heads; ++h) {
+      const float* x = &rows[q][static_cast<size_t>(i * stride[q] + h * t.dim)];
+      near(head(x, i, weights.data(), q_norm.eps),
+           &got[static_cast<size_t>(i * stride[q_out] + h * t.dim)], t.type);
+    }
+    const int64_t s = slot[static_cast<size_t>(i)];
+    if (s < 0) continue;
+    for (int64_t h = 0; h < t.kv_heads; ++h) {
+      const auto at =
+          static_cast<size_t>(s / t.block * block_values + (h * t.block + s % t.block) * t.dim);
+      const size_t value_at = at + static_cast<size_t>(block_values / 2);
+      const auto from = static_cast<size_t>(i * stride[k] + h * t.dim);
+      near(head(&rows[k][from], i, weights.data() + t.dim, k_norm.eps), &stored[at], t.cache);
+      near(head(&rows[v][from], i, nullptr, 0), &stored[value_at], t.cache);
+      std::fill_n(written.begin() + static_cast<long>(at), t.dim, true);
+      std::fill_n(written.begin() + static_cast<long>(value_at), t.dim, true);
+    }
+  }
+  for (size_t i = 0; i < stored.size(); ++i) ASSERT_TRUE(written[i] || stored[i] == 0) << i;
+  for (int64_t i = 0; i < bucket.tokens; ++i) {  // what is between rows, and rows of padding
+    for (int64_t d = i < tokens && ropes ? t.heads * t.dim : 0; d < stride[q_out]; ++d) {
+      const auto at = static_cast<size_t>(i * stride[q_out] + d);
+      ASSERT_EQ(got[at], rows[q_out][at]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KvWriting,
+    testing::Values(WriteCase{.name = "plain"},
+                    WriteCase{.name = "bf16", .type = DType::kBF16, .cache = DType::kBF16},
+                    WriteCase{.name = "f16_into_f32", .type = DType::kF16},
+                    WriteCase{.name = "f32_into_bf16", .cache = DType::kBF16},
+                    WriteCase{.name = "f32_into_f16", .cache = DType::kF16, .block = 32},
+                    WriteCase{.name = "interleaved", .interleaved = true},
+                    WriteCase{.name = "part_is_rotated", .dim = 80, .rotary = 20},
+                    WriteCase{
+                        .name = "part_interleaved", .dim = 96, .rotary = 24, .interleaved = true},
+                    WriteCase{.name = "wide", .dim = 256, .rotary = 256, .offset = 1},
+                    WriteCase{.name = "magnitude", .dim = 128, .rotary = 128, .magnitude = 1.3f},
+                    WriteCase{.name = "narrow", .dim = 16, .rotary = 16},
+                    WriteCase{.name = "rows_apart", .extra = 48},
+                    WriteCase{.name = "rows_on_odd_addresses", .type = DType::kBF16, .extra = 3},
+                    WriteCase{.name = "without_norm", .op = ir::Op::kRopeKvWrite, .rotary = 32},
+                    WriteCase{.name = "only_written", .op = ir::Op::kKvWrite},
+                    WriteCase{.name = "only_written_bf16_into_f16",
+                              .op = ir::Op::kKvWrite,
+                              .type = DType::kBF16,
+                              .cache = DType::kF16,
+                              .dim = 112}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace vt::gpu
