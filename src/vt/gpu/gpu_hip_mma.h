@@ -217,7 +217,8 @@ struct Mma {
     B b;
 #pragma unroll
     for (int i = 0; i < kPart; ++i) b.v[i / 8].v[i % 8] = row(from_k() + i)[low()];
-    __builtin_amdgcn_sched_barrier(0);  // or many B's are loaded first, into more registers than there are
+    __builtin_amdgcn_sched_barrier(
+        0);  // or many B's are loaded first, into more registers than there are
     return b;
   }
 

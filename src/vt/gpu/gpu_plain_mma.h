@@ -79,7 +79,7 @@ struct PlainMma {
           c.v[i] += shuffle(a.v[k], 16 * h + kRows * part() + i) * mine;
         }
 #if defined(__HIP__)
-        __builtin_amdgcn_sched_barrier(0);  // or all shuffles come first, into more registers than there are
+        __builtin_amdgcn_sched_barrier(0);  // or all shuffles come first, and registers run out
 #endif
       }
     }
