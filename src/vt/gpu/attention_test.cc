@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "vt/gpu/args_attention.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/emulated/launch.h"
 #include "vt/ir/quant.h"
@@ -541,6 +542,78 @@ INSTANTIATE_TEST_SUITE_P(
                               .cache = DType::kF16,
                               .dim = 112}),
     [](const auto& info) { return info.param.name; });
+
+// --- a cache of E4M3, which no graph asks for yet: written, then read one key at a time, of which
+// the value is the result.
+
+double E4M3(int bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const double size =
+      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return bits & 0x80 ? -size : size;
+}
+double NearestE4M3(float v) {
+  int best = 0;
+  for (int bits = 0; bits < 0x7f; ++bits) {  // ties to the even mantissa
+    const double now = std::fabs(E4M3(bits) - std::fabs(v)),
+                 then = std::fabs(E4M3(best) - std::fabs(v));
+    if (now < then || (now == then && bits % 2 == 0)) best = bits;
+  }
+  return std::copysign(E4M3(best), v);
+}
+
+TEST(KvOfEightBits, KeepsTheNearestValue) {
+  constexpr int kSlots = 16, kDim = 16;
+  Header header = {kSlots, 1, 1, 1};
+  std::vector<float> values;
+  for (int bits = 0; bits < 0x7f; ++bits) {  // every value, halfway to the next, and just beyond
+    const double low = E4M3(bits), middle = bits == 0x7e ? 460 : (low + E4M3(bits + 1)) / 2;
+    values.push_back(static_cast<float>(bits % 3 == 0 ? -low : low));
+    values.push_back(static_cast<float>(bits % 5 == 0 ? -middle : middle));
+  }
+  values.push_back(std::nextafter(static_cast<float>((E4M3(40) + E4M3(41)) / 2), 0.0f));
+  values.push_back(1e9f);
+  ASSERT_EQ(values.size(), kSlots * kDim);
+  Bytes cache(2 * kSlots * kDim), query(kSlots * kDim * 4), out(kSlots * kDim * 4);
+  std::vector<int32_t> slots(kSlots);
+  for (int i = 0; i < kSlots; ++i) slots[static_cast<size_t>(i)] = i;
+  KvLayer kv = {reinterpret_cast<char*>(cache.at()), 2 * kSlots * kDim, kSlots, 1, kDim, kKvF8};
+  const Rows rows = {values.data(), kDim, 1, kDim};
+  const auto launch = [](const std::string& name, const auto& args, int64_t blocks, int64_t bytes) {
+    Launch l;
+    l.kernel = name;
+    l.config.grid_x = static_cast<unsigned>(blocks);
+    l.config.threads = static_cast<unsigned>(4 * emulated::WaveSize());
+    l.config.shared_bytes = static_cast<unsigned>(bytes);
+    l.args.resize(sizeof args);
+    std::memcpy(l.args.data(), &args, sizeof args);
+    RunAll({l});
+  };
+  KvWriteArgs write;
+  write.header = &header;
+  write.k = write.v = rows;
+  write.kv = kv;
+  write.slots = slots.data();
+  launch("kv_write_f32", write, kSlots, 4 * kDim * 4);
+
+  std::vector<DecodeItem> items;
+  for (int i = 0; i < kSlots; ++i) items.push_back({i, 0, i, i + 1, 0, 1, 0, 0});
+  std::vector<int32_t> lanes = {0, kSlots}, table = {0}, counters = {0};
+  AttentionArgs read;
+  read.header = &header;
+  read.list = {.items = items.data(), .lane_begin = lanes.data(), .lanes = 1};
+  read.q = {query.at(), kDim, 1, kDim};
+  read.out = {out.at(), kDim, 1, kDim};
+  read.kv = kv;
+  read.block_table = table.data();
+  read.block_shift = 4;
+  read.counters = counters.data();
+  launch("attention_decode_convert_d64_f32", read, 1,
+         DecodeQueryBytes(64, 4) + 4 * DecodeWaveBytes(64, 4, false));
+  const auto* got = reinterpret_cast<const float*>(out.at());
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(got[i], NearestE4M3(values[i])) << "of " << values[i];
+}
 
 }  // namespace
 }  // namespace vt::gpu

@@ -361,7 +361,7 @@ struct DecodeTile {
     const int count = rows * dim, step = ::gpu::threads();
     for (int first = ::gpu::thread(); first < count; first += kValues * step) {
       float sums[kValues] = {};
-#pragma unroll 4
+#pragma unroll 8
       for (int p = 0; p < it.parts; ++p) {
         const int64_t at = PartRow(it, p);
 #pragma unroll
