@@ -99,6 +99,18 @@ base::Result<std::unique_ptr<vt::Backend>> OpenBackend(const LoadOptions& o,
       {.index = device->second, .threads = o.threads, .isa = o.isa, .dtype = o.dtype});
 }
 
+// A device that is there, or a card that is known though it need not be.
+base::Result<std::unique_ptr<vt::ir::Target>> TargetOf(const vllm::engine::LoadOptions& o,
+                                                       const vt::DeviceRegistry& registry) {
+  for (vt::Platform* platform : registry.platforms()) {
+    base::Result<std::unique_ptr<vt::ir::Target>> card = platform->Describe(o.device, o.dtype);
+    if (card) return card;
+  }
+  base::Result<std::unique_ptr<vt::Backend>> backend = OpenBackend(o, registry);
+  if (!backend) return backend.error();
+  return std::unique_ptr<vt::ir::Target>(*std::move(backend));
+}
+
 vt::ir::Bucket BucketOf(const ModelFlags& f) {
   return {f.tokens > 0 ? std::max(f.tokens, f.batch) : f.batch, f.batch, f.batch};
 }
@@ -170,25 +182,26 @@ base::Result<std::vector<double>> MeasureNodes(Llm& llm, const ModelFlags& f) {
   return median;
 }
 
-json::object PlanJson(const vt::ir::Plan& plan, const vt::ir::Rates& rates, int64_t context,
+json::object PlanJson(const vt::ir::Plan& plan, const vt::ir::Target& target, int64_t context,
                       const std::vector<double>& measured) {
+  const vt::ir::Rates rates = target.MachineRates();
+  const int64_t launches = target.Launches(plan);
   json::array nodes;
-  double predicted = 0;
   for (size_t i = 0; i < plan.graph.nodes.size(); ++i) {
     const vt::ir::Node& node = plan.graph.nodes[i];
     const vt::ir::Cost cost = vt::ir::Predict(plan.graph, node, plan.bucket, context, rates);
-    predicted += cost.seconds;
     json::object o = {{"node", node.name},         {"op", std::string(vt::ir::Name(node.op))},
                       {"kernel", plan.kernels[i]}, {"bytes", cost.bytes},
                       {"flops", cost.flops},       {"predicted_us", cost.seconds * 1e6}};
     if (i < measured.size()) o["measured_us"] = measured[i] * 1e6;
     nodes.push_back(std::move(o));
   }
-  json::object out = {{"tokens", plan.bucket.tokens},
-                      {"requests", plan.bucket.requests},
-                      {"arena_bytes", plan.memory.arena_bytes},
-                      {"launches_per_token", plan.graph.nodes.size()},
-                      {"predicted_ms_per_token", predicted * 1e3}};
+  json::object out = {
+      {"tokens", plan.bucket.tokens},
+      {"requests", plan.bucket.requests},
+      {"arena_bytes", plan.memory.arena_bytes},
+      {"launches_per_token", launches},
+      {"predicted_ms_per_token", vt::ir::PredictStep(plan, launches, context, rates) * 1e3}};
   if (!measured.empty()) {
     out["measured_ms_per_token"] = std::accumulate(measured.begin(), measured.end(), 0.0) * 1e3;
   }
@@ -196,12 +209,13 @@ json::object PlanJson(const vt::ir::Plan& plan, const vt::ir::Rates& rates, int6
   return out;
 }
 
-int ShowPlan(const ModelFlags& f, const vt::ir::Plan& plan, const vt::ir::Rates& rates,
+int ShowPlan(const ModelFlags& f, const vt::ir::Plan& plan, const vt::ir::Target& target,
              const std::vector<double>& measured) {
   if (f.as_json) {
-    fmt::print("{}\n", json::serialize(PlanJson(plan, rates, f.context, measured)));
+    fmt::print("{}\n", json::serialize(PlanJson(plan, target, f.context, measured)));
   } else {
-    fmt::print("{}", vt::ir::DumpPlan(plan, rates, f.context, measured));
+    fmt::print("{}", vt::ir::DumpPlan(plan, target.Launches(plan), target.MachineRates(), f.context,
+                                      measured));
   }
   return 0;
 }
@@ -209,13 +223,12 @@ int ShowPlan(const ModelFlags& f, const vt::ir::Plan& plan, const vt::ir::Rates&
 int Plan(ModelFlags& f) {
   if (!f.measure) {
     const vt::DeviceRegistry registry = vt::DeviceRegistry::Load(f.options.module_folders);
-    const base::Result<std::unique_ptr<vt::Backend>> backend = OpenBackend(f.options, registry);
-    if (!backend) return Fail(kInspect, backend.error());
+    const base::Result<std::unique_ptr<vt::ir::Target>> target = TargetOf(f.options, registry);
+    if (!target) return Fail(kInspect, target.error());
     base::Result<vllm::engine::OpenedModel> opened =
-        vllm::engine::OpenModel(f.options, backend->get());
+        vllm::engine::OpenModel(f.options, target->get());
     if (!opened) return Fail(kInspect, opened.error());
-    return ShowPlan(f, vt::ir::Lower(opened->graph, **backend, BucketOf(f)),
-                    (*backend)->MachineRates(), {});
+    return ShowPlan(f, vt::ir::Lower(opened->graph, **target, BucketOf(f)), **target, {});
   }
   f.options.max_num_seqs = f.batch;
   const int64_t tokens = BucketOf(f).tokens;
@@ -230,8 +243,8 @@ int Plan(ModelFlags& f) {
   f.options.max_num_batched_tokens = (*llm)->options().max_num_batched_tokens;
   const base::Result<std::vector<double>> measured = MeasureNodes(**llm, f);
   if (!measured) return Fail(kInspect, measured.error());
-  return ShowPlan(f, (*llm)->runner().ExecutableFor(BucketOf(f)).plan(),
-                  (*llm)->backend().MachineRates(), *measured);
+  return ShowPlan(f, (*llm)->runner().ExecutableFor(BucketOf(f)).plan(), (*llm)->backend(),
+                  *measured);
 }
 
 // log-probabilities of one row, in place of logits.

@@ -72,6 +72,7 @@ class EverythingTarget : public vt::ir::Target {
   bool Supports(const vt::ir::Graph&, const vt::ir::Node&, const vt::ir::Bucket&) const override {
     return true;
   }
+  int64_t Launches(const vt::ir::Plan& plan) const override { return CountComputed(plan); }
   vt::ir::DType ValueType() const override { return vt::ir::DType::kF32; }
   vt::ir::DType ActivationFormat(vt::ir::DType weight, const vt::ir::Bucket&) const override {
     return vt::ir::IsQuantised(weight) ? vt::ir::DType::kQ8_A32 : vt::ir::DType::kF32;

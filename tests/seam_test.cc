@@ -111,6 +111,7 @@ class Breaking : public vt::Backend {
                 const vt::ir::Bucket& b) const override {
     return real_.Supports(g, n, b);
   }
+  int64_t Launches(const vt::ir::Plan& plan) const override { return real_.Launches(plan); }
   vt::ir::DType ValueType() const override { return real_.ValueType(); }
   vt::ir::DType ActivationFormat(vt::ir::DType w, const vt::ir::Bucket& b) const override {
     return real_.ActivationFormat(w, b);

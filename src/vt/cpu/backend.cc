@@ -64,6 +64,8 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
   }
 }
 
+int64_t CpuBackend::Launches(const ir::Plan& plan) const { return ir::CountComputed(plan); }
+
 ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const {
   if (kernels_.brain_linear[static_cast<int>(weight)] != nullptr &&
       (weight == ir::DType::kBF16 || bucket.tokens >= kernels_.brain_tokens)) {

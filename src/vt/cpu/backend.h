@@ -23,6 +23,7 @@ class CpuBackend : public Backend {
 
   // --- Target
   std::string TargetName() const override { return "cpu-" + kernels_.name; }
+  int64_t Launches(const ir::Plan& plan) const override;
   bool Supports(const ir::Graph& graph, const ir::Node& node,
                 const ir::Bucket& bucket) const override;
   ir::DType ValueType() const override { return ir::DType::kF32; }

@@ -32,4 +32,10 @@ base::Status Backend::Replay(Queue& q) {
   return ReplayGraph(q, current_graph_);
 }
 
+base::Result<std::unique_ptr<ir::Target>> Platform::Describe(const std::string& card,
+                                                             const std::string&) {
+  return base::Error{base::Code::kNotFound,
+                     fmt::format("{} knows no card '{}'", Name(), base::Printable(card))};
+}
+
 }  // namespace vt

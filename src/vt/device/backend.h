@@ -159,6 +159,10 @@ class Platform {
     std::string dtype;
   };
   virtual base::Result<std::unique_ptr<Backend>> Open(const Options& options) = 0;
+  // What is known of a card by its name ("h200", "rx9060xt"), present or not, so that plans can be
+  // made for it. Errors: kNotFound.
+  virtual base::Result<std::unique_ptr<ir::Target>> Describe(const std::string& card,
+                                                             const std::string& dtype);
 };
 
 // Capture is used only where ability and policy agree.

@@ -413,21 +413,34 @@ std::vector<DeviceInfo> GpuPlatform::Devices(std::string* why) {
   return devices;
 }
 
+base::Result<ir::DType> GpuPlatform::ValueTypeOf(const std::string& dtype) const {
+  if (dtype == "float32") return ir::DType::kF32;
+  if (dtype == "bfloat16") return ir::DType::kBF16;
+  if (dtype == "float16" || dtype == "half") return ir::DType::kF16;
+  if (dtype.empty() || dtype == "auto")
+    return traits_.auto_value_is_f32 ? ir::DType::kF32 : ir::DType::kBF16;
+  return base::Error{
+      base::Code::kInvalidArgument,
+      fmt::format("--dtype '{}': {} knows auto, bfloat16, float16 (half) and float32",
+                  base::Printable(dtype), traits_.name)};
+}
+
 base::Result<std::unique_ptr<Backend>> GpuPlatform::Open(const Options& options) {
-  ir::DType type = traits_.auto_value_is_f32 ? ir::DType::kF32 : ir::DType::kBF16;
-  if (options.dtype == "float32" || options.dtype == "float") {
-    type = ir::DType::kF32;
-  } else if (options.dtype == "bfloat16") {
-    type = ir::DType::kBF16;
-  } else if (options.dtype == "float16" || options.dtype == "half") {
-    type = ir::DType::kF16;
-  } else if (!options.dtype.empty() && options.dtype != "auto") {
-    return base::Error{base::Code::kInvalidArgument,
-                       fmt::format("--dtype '{}': {} knows auto, bfloat16, float16 (half) and "
-                                   "float32",
-                                   base::Printable(options.dtype), traits_.name)};
+  const base::Result<ir::DType> type = ValueTypeOf(options.dtype);
+  if (!type) return type.error();
+  return GpuBackend::Open(traits_, options.index, *type);
+}
+
+base::Result<std::unique_ptr<ir::Target>> GpuPlatform::Describe(const std::string& card,
+                                                                const std::string& dtype) {
+  const base::Result<ir::DType> type = ValueTypeOf(dtype);
+  if (!type) return type.error();
+  for (const KnownCard& known : KnownCards()) {
+    if (known.name != card) continue;
+    const DeviceFacts facts = {known.properties, *type, known.cuda, nullptr};
+    return std::unique_ptr<ir::Target>(new GpuTarget(facts, known.rates));
   }
-  return GpuBackend::Open(traits_, options.index, type);
+  return Platform::Describe(card, dtype);
 }
 
 }  // namespace vt::gpu

@@ -47,9 +47,7 @@ class GpuBackend : public Backend {
   int64_t WorkspaceBytes(const ir::Graph& g, const ir::Bucket& b) const override {
     return target_.WorkspaceBytes(g, b);
   }
-  int Launches(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b) const override {
-    return target_.Launches(g, n, b);
-  }
+  int64_t Launches(const ir::Plan& plan) const override { return target_.Launches(plan); }
   ir::DType ValueType() const override { return target_.ValueType(); }
   ir::DType ActivationFormat(ir::DType w, const ir::Bucket& b) const override {
     return target_.ActivationFormat(w, b);
@@ -135,8 +133,12 @@ class GpuPlatform : public Platform {
   int64_t DefaultKvBytes() const override { return 0; }
   std::vector<DeviceInfo> Devices(std::string* why) override;
   base::Result<std::unique_ptr<Backend>> Open(const Options& options) override;
+  base::Result<std::unique_ptr<ir::Target>> Describe(const std::string& card,
+                                                     const std::string& dtype) override;
 
  private:
+  base::Result<ir::DType> ValueTypeOf(const std::string& dtype) const;
+
   ModuleTraits traits_;
 };
 

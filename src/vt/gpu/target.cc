@@ -81,43 +81,39 @@ int64_t GpuTarget::WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& buck
   return WorkspaceOf(graph, bucket, facts_).bytes;
 }
 
-// A node is compiled on its own, at addresses that nobody reads.
-int GpuTarget::Launches(const ir::Graph& graph, const ir::Node& node,
-                        const ir::Bucket& bucket) const {
-  ir::Plan plan;
-  plan.bucket = bucket;
-  plan.graph = graph;
-  plan.memory = ir::PlanMemory(graph, bucket);
-  Bindings bindings;
+// The plan is compiled for addresses that nobody reads.
+int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   const auto fake = [](uint64_t n) { return reinterpret_cast<void*>(n << 40); };
-  for (const ir::Value& v : graph.values) {
+  Bindings bindings;
+  for (const ir::Value& v : plan.graph.values) {
     if (v.kind != ir::ValueKind::kWeight) continue;
     const auto use = v.shape.size() == 1 ? ir::WeightUse::kPlain : ir::WeightUse::kLinear;
     bindings.weights[v.name] = {
         fake(1), v.dtype,
-        LayoutFor(v.dtype, ir::Rows(v.shape, bucket), v.shape.back().At(bucket), use)};
+        LayoutFor(v.dtype, ir::Rows(v.shape, plan.bucket), v.shape.back().At(plan.bucket), use)};
   }
-  for (const ir::StateGroup& group : graph.state_groups) {
+  for (const ir::StateGroup& group : plan.graph.state_groups) {
     bindings.state.emplace_back(static_cast<size_t>(std::max(group.layers, 1)), fake(2));
     bindings.state_blocks.push_back(1);
   }
   bindings.arena = fake(3);
   bindings.inputs = fake(4);
-  const StepLayout layout(graph, bucket);
-  std::vector<Launch> launches;
-  base::Status status;
-  const Context c = {plan,
-                     bindings,
-                     layout,
-                     facts_,
-                     [&](const void*, int64_t) { return base::Result<void*>(fake(5)); },
-                     launches,
-                     status};
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (graph.nodes[n].outputs != node.outputs) continue;
-    CompileNode(c, static_cast<ir::NodeId>(n));
+  // Tables of rotations take long to make.
+  RopeTables tables;
+  const auto add = [&](const ir::Attrs& attrs) {
+    if (const auto* rope = std::get_if<ir::RopeAttrs>(&attrs.v))
+      tables.made.push_back({*rope, INT64_MAX, static_cast<const float*>(fake(5))});
+  };
+  for (const ir::Node& n : plan.graph.nodes) {
+    add(n.attrs);
+    if (const auto* fused = std::get_if<ir::FusedAttrs>(&n.attrs.v)) {
+      for (const ir::Attrs& part : fused->parts) add(part);
+    }
   }
-  return static_cast<int>(launches.size());
+  const auto constants = [&](const void*, int64_t) { return base::Result<void*>(fake(6)); };
+  const base::Result<std::vector<Launch>> launches =
+      CompilePlan(plan, bindings, facts_, constants, &tables);
+  return launches ? static_cast<int64_t>(launches->size()) : -1;
 }
 
 ir::WeightLayout GpuTarget::LayoutFor(ir::DType, int64_t rows, int64_t columns,
@@ -167,22 +163,40 @@ base::Result<std::vector<Launch>> CompilePlan(const ir::Plan& plan, const Bindin
   return launches;
 }
 
-ir::Rates RatesOf(const DeviceProperties& p) {
-  struct Known {
-    const char* arch;
-    const char* name;
-    ir::Rates rates;
-  };
+std::span<const KnownCard> KnownCards() {
   // Bandwidth and a captured launch of the H200 are measured (docs/benchmarks.md); the others are
   // the makers' figures, and for a graph node of theirs what has been published.
-  static const Known known[] = {
-      {"sm_90", "H200", {4.33e12, 7.9e14, 1.58e15, 1.45e-6}},
-      {"gfx1200", "", {3.2e11, 4.5e13, 9.0e13, 3.9e-6}},
-      {"gfx1100", "", {9.6e11, 1.2e14, 1.2e14, 3.9e-6}},
-      {"gfx942", "", {5.3e12, 1.3e15, 2.6e15, 3.9e-6}},
-  };
-  for (const Known& k : known) {
-    if (p.arch == k.arch && p.name.find(k.name) != std::string::npos) return k.rates;
+  static const std::vector<KnownCard> cards = [] {
+    const auto card = [](const char* name, const char* full, const char* arch, int units, int wave,
+                         int64_t shared, int64_t gib, bool cuda, ir::Rates rates) {
+      DeviceProperties p;
+      p.name = full;
+      p.arch = arch;
+      p.units = units;
+      p.wave = wave;
+      p.shared_bytes = shared;
+      p.total_bytes = p.free_bytes = static_cast<uint64_t>(gib) << 30;
+      p.early_launch = cuda;
+      return KnownCard{name, p, cuda, rates};
+    };
+    constexpr int64_t kKiB = 1024;
+    return std::vector<KnownCard>{
+        card("h200", "NVIDIA H200", "sm_90", 132, 32, 227 * kKiB, 140, true,
+             {4.33e12, 7.9e14, 1.58e15, 1.45e-6}),
+        card("rx9060xt", "AMD Radeon RX 9060 XT", "gfx1200", 32, 32, 64 * kKiB, 16, false,
+             {3.2e11, 1.0e14, 2.0e14, 3.9e-6}),
+        card("rx7900xtx", "AMD Radeon RX 7900 XTX", "gfx1100", 96, 32, 64 * kKiB, 24, false,
+             {9.6e11, 1.2e14, 1.2e14, 3.9e-6}),
+        card("mi300x", "AMD Instinct MI300X", "gfx942", 304, 64, 64 * kKiB, 192, false,
+             {5.3e12, 1.3e15, 2.6e15, 3.9e-6}),
+    };
+  }();
+  return cards;
+}
+
+ir::Rates RatesOf(const DeviceProperties& p) {
+  for (const KnownCard& k : KnownCards()) {
+    if (p.arch == k.properties.arch && p.units == k.properties.units) return k.rates;
   }
   return {1e12, 1e14, 2e14, 2e-6};
 }

@@ -17,8 +17,7 @@ class GpuTarget : public ir::Target {
   bool Supports(const ir::Graph& graph, const ir::Node& node,
                 const ir::Bucket& bucket) const override;
   int64_t WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket) const override;
-  int Launches(const ir::Graph& graph, const ir::Node& node,
-               const ir::Bucket& bucket) const override;
+  int64_t Launches(const ir::Plan& plan) const override;
   ir::DType ValueType() const override { return facts_.value_type; }
   ir::DType ActivationFormat(ir::DType, const ir::Bucket&) const override {
     return facts_.value_type;
@@ -37,7 +36,15 @@ class GpuTarget : public ir::Target {
   ir::Rates rates_;
 };
 
-// Bytes a second, operations a second and seconds a launch of known cards; a guess for others.
+// A card that plans can be made for by its name.
+struct KnownCard {
+  std::string name;  // "rx9060xt"
+  DeviceProperties properties;
+  bool cuda = false;
+  ir::Rates rates;  // bytes a second, operations a second, seconds a launch
+};
+std::span<const KnownCard> KnownCards();
+// Of the known card that this is; a guess for others.
 ir::Rates RatesOf(const DeviceProperties& p);
 
 // All launches of a plan, the step's beginning first. Errors name the node.

@@ -14,7 +14,7 @@ namespace {
 // Codes that both drivers share.
 constexpr int kOutOfMemory = 2, kNoDevice = 100, kNoBinary = 209, kNotReady = 600;
 constexpr unsigned kEventUntimed = 2, kNonBlocking = 1, kThreadLocalCapture = 1;
-constexpr int kMaxDynamicShared = 8;  // attribute of a CUDA function
+constexpr int kMaxDynamicShared = 8, kSharedShare = 9;  // attributes of a CUDA function
 
 // CUlaunchConfig and CUlaunchAttribute.
 struct EarlyAttribute {
@@ -177,8 +177,12 @@ class VendorDriver : public Driver {
   void UnloadModule(Module m) override { module_unload_(m); }
   base::Result<Function> FindFunction(Module m, const char* name) override {
     Function f = nullptr;
-    if (base::Status s = Check(module_function_(&f, m, name), names_.module_function); !s)
-      return s.error();
+    base::Status s = Check(module_function_(&f, m, name), names_.module_function);
+    // One division of a multiprocessor's memory into cache and shared memory for all kernels: a
+    // change between two of them waits until the first has left the multiprocessor.
+    if (s && function_attribute_ != nullptr)
+      s = Check(function_attribute_(f, kSharedShare, 100), names_.function_attribute);
+    if (!s) return s.error();
     return f;
   }
   base::Status AllowShared(Function f, int64_t bytes) override {

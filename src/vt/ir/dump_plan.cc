@@ -3,7 +3,7 @@
 
 namespace vt::ir {
 
-std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context,
+std::string DumpPlan(const Plan& plan, int64_t launches, const Rates& rates, int64_t context,
                      const std::vector<double>& measured) {
   const Graph& g = plan.graph;
   std::string text =
@@ -19,7 +19,6 @@ std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context,
     const Node& node = g.nodes[n];
     const Cost cost = Predict(g, node, plan.bucket, context, rates);
     sum.bytes += cost.bytes;
-    sum.seconds += cost.seconds;
     const ValueId out = node.outputs[0];
     const Placement& place = plan.memory.places[static_cast<size_t>(out)];
     std::string offset = "-";
@@ -35,8 +34,9 @@ std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context,
                     node.name, Name(node.op), n < plan.kernels.size() ? plan.kernels[n] : "",
                     ToString(g.value(out).shape), offset, cost.bytes, cost.seconds * 1e6, clock);
   }
-  text += fmt::format("total: {}, {:.1f} us predicted",
-                      base::HumanBytes(static_cast<uint64_t>(sum.bytes)), sum.seconds * 1e6);
+  text += fmt::format("total: {}, {} launches, {:.1f} us predicted",
+                      base::HumanBytes(static_cast<uint64_t>(sum.bytes)), launches,
+                      PredictStep(plan, launches, context, rates) * 1e6);
   if (!measured.empty()) text += fmt::format(", {:.1f} us measured", sum_measured * 1e6);
   return text + "\n";
 }

@@ -76,6 +76,12 @@ struct Plan {
   int64_t workspace_offset = 0, workspace_bytes = 0;
 };
 
+// Nodes that run: all but views.
+int64_t CountComputed(const Plan& plan);
+
+// Seconds of a step with `launches` of them, by the roofline.
+double PredictStep(const Plan& plan, int64_t launches, int64_t context, const Rates& rates);
+
 // All passes in order. `trace`, when given, receives (pass name, dump) after each.
 Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
            std::vector<std::pair<std::string, std::string>>* trace = nullptr);
@@ -85,8 +91,8 @@ Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
 Plan LowerUnoptimised(const Graph& graph, const Target& target, const Bucket& bucket);
 
 // A table: node, op, kernel, shapes, arena offset, predicted bytes and microseconds; `measured`
-// (seconds by node, may be empty) stands beside the prediction.
-std::string DumpPlan(const Plan& plan, const Rates& rates, int64_t context,
+// (seconds by node, may be empty) stands beside the prediction. `launches` of the whole step.
+std::string DumpPlan(const Plan& plan, int64_t launches, const Rates& rates, int64_t context,
                      const std::vector<double>& measured);
 
 }  // namespace vt::ir

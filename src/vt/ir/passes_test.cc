@@ -17,6 +17,7 @@ class FakeTarget : public Target {
   bool Supports(const Graph&, const Node& node, const Bucket&) const override {
     return !IsFused(node.op) || fused;
   }
+  int64_t Launches(const Plan& plan) const override { return CountComputed(plan); }
   DType ValueType() const override { return type; }
   DType ActivationFormat(DType weight, const Bucket&) const override {
     return quantise && IsQuantised(weight) ? DType::kQ8_A32 : type;
@@ -515,7 +516,7 @@ TEST(Predict, CountsWeightBytesAndDotProducts) {
 
 TEST(DumpPlan, HasALineANodeAndATotal) {
   const Plan plan = Lower(Block().graph, FakeTarget(), kBucket);
-  const std::string text = DumpPlan(plan, FakeTarget().MachineRates(), 10, {});
+  const std::string text = DumpPlan(plan, 7, FakeTarget().MachineRates(), 10, {});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
             static_cast<long>(plan.graph.nodes.size() + 3));
   EXPECT_NE(text.find("q+k+v"), std::string::npos);

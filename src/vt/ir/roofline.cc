@@ -115,4 +115,22 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
   return cost;
 }
 
+int64_t CountComputed(const Plan& plan) {
+  int64_t count = 0;
+  for (const Node& n : plan.graph.nodes) {
+    const ValueId out = n.outputs[0];
+    count += !IsView(n.op) || plan.memory.places[static_cast<size_t>(out)].buffer == out;
+  }
+  return count;
+}
+
+double PredictStep(const Plan& plan, int64_t launches, int64_t context, const Rates& rates) {
+  double seconds = static_cast<double>(launches) * rates.seconds_per_node;
+  for (const Node& n : plan.graph.nodes) {
+    const Cost cost = Predict(plan.graph, n, plan.bucket, context, rates);
+    if (cost.seconds > 0) seconds += cost.seconds - rates.seconds_per_node;
+  }
+  return seconds;
+}
+
 }  // namespace vt::ir

@@ -26,6 +26,8 @@ struct Rates {  // of the machine, for the roofline
   double seconds_per_node = 1e-6;
 };
 
+struct Plan;  // passes.h
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -41,11 +43,8 @@ class Target {
     (void)graph, (void)bucket;
     return 0;
   }
-  // How many launches run this node; 0 for views that cost nothing.
-  virtual int Launches(const Graph& graph, const Node& node, const Bucket& bucket) const {
-    (void)graph, (void)node, (void)bucket;
-    return 1;
-  }
+  // How many launches run a step of this plan, as a captured graph has nodes.
+  virtual int64_t Launches(const Plan& plan) const = 0;
 
   // Type of values between nodes: f32 on CPUs, bf16 on GPUs.
   virtual DType ValueType() const = 0;

@@ -38,6 +38,7 @@ class NullBackend : public Backend {
   bool Supports(const ir::Graph&, const ir::Node& node, const ir::Bucket&) const override {
     return !ir::IsFused(node.op);
   }
+  int64_t Launches(const ir::Plan& plan) const override { return ir::CountComputed(plan); }
   ir::DType ValueType() const override { return ir::DType::kF32; }
   ir::DType ActivationFormat(ir::DType, const ir::Bucket&) const override {
     return ir::DType::kF32;

@@ -395,7 +395,10 @@ GPU_FN void AttentionDecode(const AttentionArgs& a) {
     return;
   }
   const DecodeTile<T, kDim, kSame> tile(a);
-  for (int i = begin; i < end; ++i) tile.Run(a.list.items[i], i == begin);
+  for (int i = begin; i < end; ++i) {
+    const DecodeItem item = a.list.items[i];  // in registers: copies would have it read again
+    tile.Run(item, i == begin);
+  }
 }
 
 }  // namespace vt::gpu

@@ -26,7 +26,7 @@ struct PrefillTile {
   static constexpr int kPacks = kDim / kPack;  // a row
 
   const AttentionArgs& a;
-  const QueryTile& tile;
+  const QueryTile tile;  // in registers: copies would have it read again
   int head;        // of keys
   int first_head;  // of q
   int rows;        // of this tile
