@@ -130,7 +130,12 @@ class RowNode {
   View ViewOf(ir::ValueId id) {
     const ir::Value& v = c_.value(id);
     View view{.rows = c_.RowsOf(id)};
-    // Plain weights and inputs are f32; integers are copied as f32 are, bit by bit.
+    if (v.kind == ir::ValueKind::kWeight && v.shape.size() > 1) {  // a matrix
+      Use(c_.device.value_type);
+      view.f32 = c_.device.value_type == DType::kF32 ? 1 : 0;
+      return view;
+    }
+    // Vectors of weights and inputs are f32; integers are copied as f32 are, bit by bit.
     const bool whole =
         v.kind != ir::ValueKind::kNode || v.dtype == DType::kF32 || v.dtype == DType::kI32;
     view.f32 = whole ? 1 : 0;
