@@ -32,7 +32,7 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
       ->check(CLI::IsMember({"auto", "bfloat16", "float16", "half", "float32"}))
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "Type of cached keys and values")
-      ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32"}))
+      ->check(CLI::IsMember({"auto", "float16", "bfloat16", "float32", "fp8", "fp8_e4m3"}))
       ->capture_default_str();
   app.add_option("--load-format", o.load_format,
                  "dummy: random weights for a config.json alone, for measuring")

@@ -322,6 +322,10 @@ void AddAttention(std::vector<OpCase>& cases) {
         fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
         {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
   }
+  cases.push_back(AttentionCase(
+      "attention.kv_f8", {.heads = 4, .kv_heads = 2, .head_dim = 64},
+      {.dtype = DType::kF8_E4M3, .block_size = 16, .max_model_len = 160}, ServingSteps()));
+  cases.back().optional = true;
   std::vector<OpStep> lengths = {{{1}}};  // every cache length from 1 to 130
   for (int i = 1; i < 130; ++i) lengths.push_back({{1}});
   cases.push_back(

@@ -25,6 +25,7 @@ struct OpCase {
   int64_t block_size = 16;
   // Bound on max|a - b| / max|b| a row, node by node: f32 sums in another order than the
   // reference's.
+  bool optional = false;  // a device may lack it
   double tolerance =
       4e-5;  // f32 sums in another order; VNNI also cancels an offset of 128 in each code
 };

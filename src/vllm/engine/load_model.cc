@@ -46,6 +46,8 @@ DType CacheType(const LoadOptions& options, const vt::ir::Target* target) {
   if (options.kv_cache_dtype == "float32") return DType::kF32;
   if (options.kv_cache_dtype == "float16") return DType::kF16;
   if (options.kv_cache_dtype == "bfloat16") return DType::kBF16;
+  if (options.kv_cache_dtype == "fp8" || options.kv_cache_dtype == "fp8_e4m3")
+    return DType::kF8_E4M3;
   if (options.dtype == "float32") return DType::kF32;
   const DType values = target != nullptr ? target->ValueType() : DType::kF32;
   return values == DType::kF32 ? DType::kF16 : values;
@@ -297,6 +299,25 @@ base::Result<KvFit> Fit(const LoadedModel& model, const vt::Platform& platform,
 
 }  // namespace
 
+// Whether the device has a kernel for every node, before anything is loaded.
+base::Status CheckSupported(const StepPlans& plans, const vt::Backend& backend) {
+  for (const StepPlans::One& one : plans.plans) {
+    const vt::ir::Graph& g = one.plan.graph;
+    for (const vt::ir::Node& n : g.nodes) {
+      if (backend.Supports(g, n, one.plan.bucket)) continue;
+      std::string types;
+      for (const vt::ir::ValueId v : n.inputs) {
+        types += fmt::format("{}{}", types.empty() ? "" : ", ", vt::ir::Name(g.value(v).dtype));
+      }
+      return base::Error{base::Code::kUnsupported,
+                         fmt::format("{} has no kernel for '{}' ({} of {}); another --device, "
+                                     "--dtype or --kv-cache-dtype may have",
+                                     backend.Info().name, n.name, vt::ir::Name(n.op), types)};
+    }
+  }
+  return {};
+}
+
 base::Result<OpenedModel> OpenModel(LoadOptions& options, const vt::ir::Target* target) {
   base::Result<std::unique_ptr<weights::Checkpoint>> checkpoint = OpenCheckpoint(options);
   if (!checkpoint) return checkpoint.error();
@@ -345,6 +366,8 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
     model->graph = *std::move(graph);
     plans = MakeStepPlans(model->graph, *model->backend, steps);
   }
+  if (const base::Status s = CheckSupported(plans, *model->backend); !s)
+    return s.error().In(options.model);
   steps.kv_blocks = model->kv_blocks = fit->blocks;
   model->output_rows = plans.limits.outputs;
   model->sampler = SamplerOf(model->config, options);

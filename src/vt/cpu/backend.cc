@@ -50,6 +50,10 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
     }
     case Op::kLinearAdd:
       return kernel(1) != nullptr;
+    case Op::kKvWrite:
+      return type(0) != ir::DType::kF8_E4M3;
+    case Op::kAttention:
+      return type(1) != ir::DType::kF8_E4M3;
     // These save launches, which are cheap here.
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:

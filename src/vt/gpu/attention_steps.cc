@@ -22,6 +22,8 @@ int32_t KvTypeOf(ir::DType t) {
       return kKvF16;
     case ir::DType::kBF16:
       return kKvBF16;
+    case ir::DType::kF8_E4M3:
+      return kKvF8;
     default:
       return -1;
   }
@@ -201,6 +203,12 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const bool aligned = c.Aligned(n.inputs[0]);
   const DecodeShape shape = DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
   if (shape.waves == 0) return c.Fail(id, "needs more shared memory than the device has");
+  const auto group = static_cast<size_t>(c.value(n.inputs[1]).group);
+  const int64_t blocks =
+      group < c.bindings.state_blocks.size() ? c.bindings.state_blocks[group] : 0;
+  if (blocks * 2 * attrs.kv_heads * c.bindings.block_size > INT32_MAX)
+    return c.Fail(id,
+                  "has a cache of more rows than the kernels count; give the KV cache less memory");
   const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
   const ListPlace wanted = ListOf(c.plan.graph, n, c.bucket(), c.device);
   const auto list =

@@ -32,8 +32,11 @@ enum class DType : uint8_t {
   // Activations for integer dot products: blocks of 32 int8 values with an f32 scale and sums of
   // each 16 values.
   kQ8_A32,
+  // Of cached keys and values: OCP's 8-bit float, a sign, 4 bits of exponent, 3 of mantissa; no
+  // infinities, the largest is 448.
+  kF8_E4M3,
 };
-inline constexpr int kDTypeCount = static_cast<int>(DType::kQ8_A32) + 1;
+inline constexpr int kDTypeCount = static_cast<int>(DType::kF8_E4M3) + 1;
 
 struct DTypeInfo {
   std::string_view name;  // "f32", "Q4_K": as in GGUF and llama.cpp

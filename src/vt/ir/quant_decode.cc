@@ -1,6 +1,7 @@
 // From stored blocks to f32, as the GGUF specification's block structures say. Byte by byte, so
 // neither alignment nor the machine's instruction set matters. Halves are little-endian, as in the
 // files.
+#include <cmath>
 #include <cstring>
 
 #include "vt/ir/quant.h"
@@ -150,6 +151,14 @@ void Blocks(void (*decode)(const uint8_t*, float*), DType t, const void* src, fl
 
 }  // namespace
 
+float F8ToFloat(uint8_t v) {
+  const int exponent = v >> 3 & 15, mantissa = v & 7;
+  const float sign = (v & 0x80) != 0 ? -1.0f : 1.0f;
+  if (exponent == 15 && mantissa == 7) return NAN;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -9);
+  return sign * std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+}
+
 float HalfToFloat(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   const uint32_t exponent = h >> 10 & 31;
@@ -187,6 +196,10 @@ void Dequantize(DType t, const void* src, float* dst, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
         dst[i] = BFloatToFloat(static_cast<uint16_t>(u16[2 * i] | u16[2 * i + 1] << 8));
       }
+      return;
+    case DType::kF8_E4M3:
+      for (int64_t i = 0; i < count; ++i)
+        dst[i] = F8ToFloat(static_cast<const uint8_t*>(static_cast<const void*>(src))[i]);
       return;
     case DType::kQ4_0:
       return Blocks(Q4_0, t, src, dst, count);

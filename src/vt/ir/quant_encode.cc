@@ -314,6 +314,18 @@ void Blocks(void (*encode)(const float*, uint8_t*), DType t, const float* src, v
 
 }  // namespace
 
+uint8_t FloatToF8(float f) {
+  const auto sign = static_cast<uint8_t>(std::signbit(f) ? 0x80 : 0);
+  if (std::isnan(f)) return sign | 0x7f;
+  const float size = std::fabs(f);
+  if (size >= 448) return sign | 0x7e;
+  // The distance of neighbours at this size; what rounds up to the next power of two has its code.
+  const int exponent = size < 0.015625f ? -6 : std::ilogb(size);
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));
+  if (exponent == -6 && steps < 8) return static_cast<uint8_t>(sign | steps);  // subnormal
+  return static_cast<uint8_t>(sign | ((exponent + 6) * 8 + steps));
+}
+
 uint16_t FloatToHalf(float f) {
   uint32_t u;
   std::memcpy(&u, &f, 4);
@@ -357,6 +369,9 @@ void Quantize(DType t, const float* src, void* dst, int64_t count) {
         bytes[2 * i] = static_cast<uint8_t>(b);
         bytes[2 * i + 1] = static_cast<uint8_t>(b >> 8);
       }
+      return;
+    case DType::kF8_E4M3:
+      for (int64_t i = 0; i < count; ++i) bytes[i] = FloatToF8(src[i]);
       return;
     case DType::kQ4_0:
       return Blocks(Symmetric<4>, t, src, dst, count);

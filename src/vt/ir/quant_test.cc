@@ -148,5 +148,28 @@ TEST(Q8A32, HoldsTheSumsOfEachHalf) {
   EXPECT_EQ(b.sum[1], sums[1]);
 }
 
+// Every code, and the middles between neighbours, which go to the even one.
+TEST(Float8, RoundsToTheNearestAndTiesToEven) {
+  for (int code = 0; code < 0x7f; ++code) {
+    const float f = F8ToFloat(static_cast<uint8_t>(code));
+    EXPECT_EQ(FloatToF8(f), code);
+    EXPECT_EQ(FloatToF8(-f), code | 0x80);
+    if (code == 0x7e) continue;
+    const float next = F8ToFloat(static_cast<uint8_t>(code + 1));
+    ASSERT_GT(next, f);
+    const float middle = (f + next) / 2;
+    EXPECT_EQ(FloatToF8(middle), code % 2 == 0 ? code : code + 1);
+    EXPECT_EQ(FloatToF8(std::nextafter(middle, 0.0f)), code);
+    EXPECT_EQ(FloatToF8(std::nextafter(middle, 1e9f)), code + 1);
+  }
+  EXPECT_EQ(F8ToFloat(0x7e), 448.0f);
+  EXPECT_EQ(F8ToFloat(0x08), 0.015625f);
+  EXPECT_EQ(F8ToFloat(0x01), 0.001953125f);
+  EXPECT_EQ(FloatToF8(1e30f), 0x7e);
+  EXPECT_EQ(FloatToF8(-INFINITY), 0xfe);
+  EXPECT_TRUE(std::isnan(F8ToFloat(0x7f)));
+  EXPECT_EQ(FloatToF8(NAN) & 0x7f, 0x7f);
+}
+
 }  // namespace
 }  // namespace vt::ir
