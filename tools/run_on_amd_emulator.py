@@ -355,6 +355,56 @@ def serve():
         emulator.instructions.save()
 
 
+def list_cases(program, pattern):
+    text = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={pattern}"], capture_output=True, text=True,
+                          check=True).stdout
+    suite, cases = "", []
+    for line in text.splitlines():
+        if line.startswith("  "):
+            cases.append(suite + line.split("#")[0].strip())
+        elif line.endswith("."):
+            suite = line.strip()
+        elif line.partition("#")[0].strip().endswith("."):
+            suite = line.partition("#")[0].strip()
+    return cases
+
+
+def run():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("build", help="a build folder of the rocm preset, with hip_module_test and hip_stand_in_test")
+    parser.add_argument("--archs", default="gfx1200,gfx1100,gfx942")
+    parser.add_argument("--filter", default="*", help="of gtest, e.g. '*OpRocm*bfloat16_norm*'")
+    parser.add_argument("--timeout", type=int, default=3600, help="seconds a case may take")
+    args = parser.parse_args()
+    if not os.path.isdir(os.path.join(os.environ.get("TINYGRAD", ""), "test", "mockgpu")):
+        sys.exit("TINYGRAD must name a checkout of github.com/tinygrad/tinygrad: nothing was run")
+    failed, total = [], 0
+    for arch in args.archs.split(","):
+        passed = 0
+        for name in ("hip_stand_in_test", "hip_module_test"):
+            program = os.path.join(args.build, "examples", name)
+            # The stand-in is one card a process.
+            for case in list_cases(program, args.filter):
+                if arch not in case:
+                    continue
+                total += 1
+                try:
+                    done = subprocess.run([program, f"--gtest_filter={case}", "--gtest_brief=1"], capture_output=True,
+                                          text=True, timeout=args.timeout)
+                    output, ok = done.stdout + done.stderr, done.returncode == 0
+                except subprocess.TimeoutExpired:
+                    output, ok = f"longer than {args.timeout} s", False
+                passed += ok
+                if not ok:
+                    failed.append(case)
+                    print(f"FAILED {case}\n{output[-2000:]}", flush=True)
+        print(f"{arch}: {passed} cases passed", flush=True)
+    print(f"{total - len(failed)} of {total} cases passed" + "".join(f"\n  failed: {case}" for case in failed))
+    return 1 if failed or not total else 0
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["serve"]:
         serve()
+    else:
+        sys.exit(run())

@@ -4,6 +4,7 @@
 #   tools/setup.sh run     to build the programs and fetch a model
 #   tools/setup.sh test    the same, and to build and run the tests
 #   tools/setup.sh fuzz    the same, and to build the fuzzers with clang
+#   tools/setup.sh rocm    as test, and to compile kernels for AMD cards (no part of ROCm is needed)
 #
 # Nothing is asked of apt when nothing is missing, so a second call takes a fraction of a second.
 set -euo pipefail
@@ -14,7 +15,7 @@ fail() {
 }
 
 goal=${1:-run}
-case $goal in run | test | fuzz) ;; *) fail "unknown goal '$goal': use run, test or fuzz" ;; esac
+case $goal in run | test | fuzz | rocm) ;; *) fail "unknown goal '$goal': use run, test, fuzz or rocm" ;; esac
 
 missing=()  # "package|why"
 need() { missing+=("$1|$2"); }
@@ -60,6 +61,13 @@ check() {
   have_header zlib.h || need zlib1g-dev "compressed test data"
   have_library boost_context || need libboost-context "fibers: the threads of the emulated GPU"
   [ "$goal" = test ] && return
+  if [ "$goal" = rocm ]; then
+    # ROCm brings its own.
+    [ -x "${ROCM_PATH:-/opt/rocm}/lib/llvm/bin/clang++" ] && return
+    command -v clang++-19 >/dev/null 2>&1 || need clang-19 "compiles kernels for AMD cards"
+    command -v ld.lld-19 >/dev/null 2>&1 || need lld-19 "links them"
+    return
+  fi
   if ! have_fuzzer; then
     need clang "compiles the fuzzers"
     need libclang-rt "libFuzzer and the sanitizers of clang"
