@@ -4,10 +4,11 @@
 //
 // A decode kernel waits for memory. To keep it busy a card needs its bandwidth times its latency
 // under way: RX 9060 XT 320 GB/s x 0.8 us / 16 work-group processors = 16 KB each, RX 7900 XTX 960
-// GB/s x 0.8 us / 48 = 16 KB, MI300X 5.3 TB/s x 1 us / 304 compute units = 17 KB. A lane that asks
-// for 32 bytes before it waits makes that 512 lanes. Two blocks at once are the rule, because one
-// alone is idle at its barriers; a block's own registers then follow from its threads:
-//   waves a SIMD = blocks x (threads / wave) / 4,  registers = 1536 (RDNA), 512 (CDNA) / waves a
+// GB/s x 0.8 us / 48 = 16 KB, MI300X 5.3 TB/s x 1 us / 304 compute units = 17 KB. Linears have 128
+// to 256 bytes of weights a lane under way, so that one block of 512 threads is four times enough.
+// The others ask for 16 or 32 bytes a lane at a time and wait at barriers: they need two blocks.
+// A block's registers follow from its threads:
+//   waves a SIMD = blocks x (threads / wave) / 4, registers = 1536 (RDNA), 512 (CDNA) / waves a
 //   SIMD.
 #pragma once
 
@@ -23,7 +24,7 @@ struct AmdBudget {
 inline constexpr AmdBudget kAmdBudgets[] = {
     {"linear_tile*", 0, 64 << 10},        // prefill
     {"attention_prefill*", 0, 64 << 10},  // prefill
-    {"linear_*", 2, 64 << 10},            // rows of x: 16 of 2048 values in 16 bits
+    {"linear_*", 1, 64 << 10},            // rows of x: 16 of 2048 values in 16 bits
     {"attention_begin*", 1, 16 << 10},    // one block a step
     {"attention_decode*", 2, 64 << 10},   // two tiles of keys and values a wave
     {"kv_write*", 2, 0},
