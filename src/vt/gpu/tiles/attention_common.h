@@ -125,14 +125,17 @@ GPU_FN void StoreKv(char* row, int i, int32_t type, float v) {
   }
 }
 
-// The row of a head's keys at an offset in a block; values stand ValuesAfter(kv) bytes later.
-GPU_FN int64_t KeyOffset(const KvLayer& kv, int32_t block, int head, int offset, int bytes) {
-  return block * kv.block_bytes +
-         static_cast<int64_t>((head * kv.block_size + offset) * kv.head_dim) * bytes;
+// The cache of a layer as rows of head_dim values: which one is a head's key at an offset in a
+// block. Its value stands kv_heads * block_size rows later. (CompileAttention sees to it that an
+// int counts all rows.)
+GPU_FN int KeyRow(const KvLayer& kv, int32_t block, int head, int offset) {
+  return (block * 2 * kv.kv_heads + head) * kv.block_size + offset;
 }
-GPU_FN int64_t ValuesAfter(const KvLayer& kv, int bytes) {
-  return static_cast<int64_t>(kv.kv_heads) * kv.block_size * kv.head_dim * bytes;
+// Bytes before a row of the cache: one multiplication of two 32-bit factors.
+GPU_FN uint64_t RowOffset(int row, int row_bytes) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(row)) * static_cast<uint32_t>(row_bytes);
 }
+GPU_FN int ValuesAfter(const KvLayer& kv) { return kv.kv_heads * kv.block_size; }
 
 // tanh to about 3e-7 and without branches, for scores that were sums of rounded products; exact
 // for f32.

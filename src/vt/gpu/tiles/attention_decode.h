@@ -28,7 +28,7 @@ struct DecodeTile {
   static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
   static constexpr int kPack = Pack<T>::kCount;
   static constexpr int kPacks = kDim / kPack;  // a row
-  static constexpr int kNewKeys = 8;  // that a request brings at most in a step
+  static constexpr int kNewKeys = 8;           // that a request brings at most in a step
   static constexpr int kCopies = kTileKeys * kPacks / ::gpu::kWave;
   static constexpr int kScratchBytes = 16 * kTileKeys * kBytes;
   static constexpr int kQueryBytes = DecodeQueryBytes(kDim, kBytes);
@@ -58,26 +58,25 @@ struct DecodeTile {
     values = a.one_buffer != 0 ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
   }
 
-  // The block of the tile's key that is this lane's.
-  GPU_FN int BlockOf(const DecodeItem& it, int tile) const {
+  // The row of the cache of the tile's key that is this lane's.
+  GPU_FN int RowOf(const DecodeItem& it, int tile) const {
     const int key =
         ::gpu::min(it.first + tile * kTileKeys + ::gpu::lane() % kTileKeys, it.last - 1);
     const int32_t* table =
         a.block_table + static_cast<int64_t>(it.request) * a.header->table_stride;
-    return table[a.block_shift >= 0 ? key >> a.block_shift : key / a.kv.block_size];
+    if (a.block_shift >= 0) {
+      return KeyRow(a.kv, table[key >> a.block_shift], head, key & (a.kv.block_size - 1));
+    }
+    return KeyRow(a.kv, table[key / a.kv.block_size], head, key % a.kv.block_size);
   }
-  // Rows of a tile into shared memory; `blocks`: what BlockOf said in each lane.
-  GPU_FN void Load(const DecodeItem& it, int tile, int blocks, int64_t offset, T* to,
-                   int pitch) const {
-    const int bytes = kSame ? kBytes : KvBytes(a.kv.dtype);
+  // A tile into shared memory; `rows_of_lanes`: what RowOf said in each lane.
+  GPU_FN void Load(int rows_of_lanes, T* to, int pitch) const {
+    const int row_bytes = a.kv.head_dim * (kSame ? kBytes : KvBytes(a.kv.dtype));
 #pragma unroll(kSame ? 4 : 2)
     for (int i = 0; i < kCopies; ++i) {
       const int index = i * ::gpu::kWave + ::gpu::lane();
       const int row = index / kPacks, column = index % kPacks * kPack;
-      const int key = ::gpu::min(it.first + tile * kTileKeys + row, it.last - 1);
-      const int in_block = a.block_shift >= 0 ? key & (a.kv.block_size - 1) : key % a.kv.block_size;
-      const int block = ::gpu::shuffle(blocks, row);
-      const char* from = a.kv.data + offset + KeyOffset(a.kv, block, head, in_block, bytes);
+      const char* from = a.kv.data + RowOffset(::gpu::shuffle(rows_of_lanes, row), row_bytes);
       const bool inside = column < a.kv.head_dim;
       T* target = to + row * pitch + column;
       if constexpr (kSame) {
@@ -94,12 +93,9 @@ struct DecodeTile {
       }
     }
   }
-  GPU_FN void LoadKeys(const DecodeItem& it, int tile, int blocks) const {
-    Load(it, tile, blocks, 0, keys, kKeyPitch);
-  }
-  GPU_FN void LoadValues(const DecodeItem& it, int tile, int blocks) const {
-    Load(it, tile, blocks, ValuesAfter(a.kv, kSame ? kBytes : KvBytes(a.kv.dtype)), values,
-         kValuePitch);
+  GPU_FN void LoadKeys(int rows_of_lanes) const { Load(rows_of_lanes, keys, kKeyPitch); }
+  GPU_FN void LoadValues(int rows_of_lanes) const {
+    Load(rows_of_lanes + ValuesAfter(a.kv), values, kValuePitch);
   }
 
   GPU_FN const T* QueryRow(const DecodeItem& it) const {
@@ -132,17 +128,17 @@ struct DecodeTile {
   GPU_FN void Run(const DecodeItem& it, bool waits) const {
     const int tiles = (it.last - it.first + kTileKeys - 1) / kTileKeys;
     int tile = ::gpu::wave();
-    int blocks = 0;
+    int cached = 0;
     // Keys of this very step stand at a request's end, and may not be there yet. (f32 has no other
     // kernel for requests of many tokens.)
     const bool early =
         waits && kBytes == 2 && it.first + (tile + 1) * kTileKeys <= it.last - kNewKeys;
     if (waits && !early) ::gpu::wait_predecessor();
     if (tile < tiles) {
-      blocks = BlockOf(it, tile);
-      LoadKeys(it, tile, blocks);
+      cached = RowOf(it, tile);
+      LoadKeys(cached);
       ::gpu::copy_commit();
-      if (a.one_buffer == 0) LoadValues(it, tile, blocks);
+      if (a.one_buffer == 0) LoadValues(cached);
       ::gpu::copy_commit();
     }
     if (early) ::gpu::wait_predecessor();
@@ -167,7 +163,7 @@ struct DecodeTile {
     for (int n = 0; n < kSums; ++n) sums[n] = M::zero();
     for (; tile < tiles; tile += ::gpu::waves()) {
       const int next = tile + ::gpu::waves();
-      const int next_blocks = next < tiles ? BlockOf(it, next) : 0;
+      const int next_cached = next < tiles ? RowOf(it, next) : 0;
       ::gpu::copy_wait<1>();
       ::gpu::sync_wave();
       typename M::C scores[kScores];
@@ -185,10 +181,10 @@ struct DecodeTile {
       }
       ::gpu::sync_wave();
       if (a.one_buffer != 0) {
-        LoadValues(it, tile, blocks);
+        LoadValues(cached);
         ::gpu::copy_commit();
       } else if (next < tiles) {
-        LoadKeys(it, next, next_blocks);
+        LoadKeys(next_cached);
       }
       ::gpu::copy_commit();
 
@@ -237,14 +233,14 @@ struct DecodeTile {
       ::gpu::sync_wave();
       if (next < tiles) {
         if (a.one_buffer != 0) {
-          LoadKeys(it, next, next_blocks);
+          LoadKeys(next_cached);
           ::gpu::copy_commit();
         } else {
-          LoadValues(it, next, next_blocks);
+          LoadValues(next_cached);
         }
       }
       ::gpu::copy_commit();
-      blocks = next_blocks;
+      cached = next_cached;
     }
 
     // The wave's results, where its buffers were.

@@ -27,9 +27,10 @@ struct PrefillTile {
 
   const AttentionArgs& a;
   const QueryTile tile;  // in registers: copies would have it read again
-  int head;        // of keys
-  int first_head;  // of q
-  int rows;        // of this tile
+  int head;              // of keys
+  int first_head;        // of q
+  int rows;              // of this tile
+  int table_row;         // where the block table of its request begins
   T* query;
   char* stages;
   T* scratch;
@@ -40,6 +41,7 @@ struct PrefillTile {
     head = column / parts;
     first_head = head * a.group + column % parts * a.tile_heads;
     rows = (tile.end - tile.begin) * a.tile_heads;
+    table_row = tile.request * a.header->table_stride;
     const int all_rows = ::gpu::waves() * kWaveRows;
     char* base = ::gpu::shared();
     query = reinterpret_cast<T*>(base);
@@ -124,45 +126,45 @@ struct PrefillTile {
     return q;
   }
 
-  // The block of the key of this tile of keys that is this lane's.
-  GPU_FN int BlockOf(int start) const {
+  // The row of the cache of this tile's key that is this lane's.
+  GPU_FN int RowOf(int start) const {
     const int key = ::gpu::min(start + ::gpu::lane() % kTileKeys, tile.last - 1);
-    const int32_t* table =
-        a.block_table + static_cast<int64_t>(tile.request) * a.header->table_stride;
-    return table[a.block_shift >= 0 ? key >> a.block_shift : key / a.kv.block_size];
+    const int32_t* table = a.block_table + table_row;
+    if (a.block_shift >= 0) {
+      return KeyRow(a.kv, table[key >> a.block_shift], head, key & (a.kv.block_size - 1));
+    }
+    return KeyRow(a.kv, table[key / a.kv.block_size], head, key % a.kv.block_size);
   }
-  GPU_FN void LoadStage(int start, int blocks, char* stage) const {
+  GPU_FN void LoadStage(int rows_of_lanes, char* stage) const {
     const int bytes = kSame ? kBytes : KvBytes(a.kv.dtype);
-    const int64_t values_after = ValuesAfter(a.kv, bytes);
-    T* keys = reinterpret_cast<T*>(stage);
-    T* values = reinterpret_cast<T*>(stage + kKeyBytes);
+    const int row_bytes = a.kv.head_dim * bytes;
+    // A multiple of kPacks threads: each stays in its column.
+    const int column = ::gpu::thread() % kPacks * kPack;
+    const bool inside = column < a.kv.head_dim;
+    const char* data = a.kv.data + (kSame && inside ? column * kBytes : 0);
+    const int values_after = ValuesAfter(a.kv) * row_bytes;  // less than a block
+    const int step = ::gpu::threads() / kPacks;
 #pragma unroll 1
-    for (int i = ::gpu::thread(); i < kTileKeys * kPacks; i += ::gpu::threads()) {
-      const int row = i / kPacks, column = i % kPacks * kPack;
-      const int key = ::gpu::min(start + row, tile.last - 1);
-      const int in_block = a.block_shift >= 0 ? key & (a.kv.block_size - 1) : key % a.kv.block_size;
-      const int block = ::gpu::shuffle(blocks, row);
-      const char* from = a.kv.data + KeyOffset(a.kv, block, head, in_block, bytes);
-      const bool inside = column < a.kv.head_dim;
-      T* to_keys = keys + row * kKeyPitch + column;
-      T* to_values = values + row * kValuePitch + column;
+    for (int row = ::gpu::thread() / kPacks; row < kTileKeys; row += step) {
+      T* keys = reinterpret_cast<T*>(stage) + row * kKeyPitch + column;
+      T* values = reinterpret_cast<T*>(stage + kKeyBytes) + row * kValuePitch + column;
+      const uint64_t from = RowOffset(::gpu::shuffle(rows_of_lanes, row), row_bytes);
       if constexpr (kSame) {
-        from += inside ? column * kBytes : 0;
-        ::gpu::copy_async(to_keys, from, inside ? 16 : 0);
-        ::gpu::copy_async(to_values, from + values_after, inside ? 16 : 0);
+        ::gpu::copy_async(keys, data + from, inside ? 16 : 0);
+        ::gpu::copy_async(values, data + from + values_after, inside ? 16 : 0);
       } else {
         Pack<T> key_pack, value_pack;
         if (inside) {
-          key_pack = LoadKvPack<T>(from, column, a.kv.dtype);
-          value_pack = LoadKvPack<T>(from + values_after, column, a.kv.dtype);
+          key_pack = LoadKvPack<T>(data + from, column, a.kv.dtype);
+          value_pack = LoadKvPack<T>(data + from + values_after, column, a.kv.dtype);
         } else {
 #pragma unroll
           for (int j = 0; j < kPack; ++j) {
             key_pack.v[j] = value_pack.v[j] = ::gpu::from_float<T>(0);
           }
         }
-        *reinterpret_cast<Pack<T>*>(to_keys) = key_pack;
-        *reinterpret_cast<Pack<T>*>(to_values) = value_pack;
+        *reinterpret_cast<Pack<T>*>(keys) = key_pack;
+        *reinterpret_cast<Pack<T>*>(values) = value_pack;
       }
     }
     ::gpu::copy_commit();
@@ -299,10 +301,14 @@ struct PrefillTile {
   }
 
   GPU_FN void Run() const {
-    int blocks = BlockOf(tile.first);
+    const bool ahead = a.one_stage == 0;
+    int cached = RowOf(tile.first);
     LoadQuery();
-    LoadStage(tile.first, blocks, stages);
-    blocks = BlockOf(tile.first + kTileKeys);
+    if (ahead) {
+      LoadStage(cached, stages);
+      cached = RowOf(tile.first + kTileKeys);
+    }
+    ::gpu::copy_commit();
     ::gpu::copy_wait<0>();
     ::gpu::sync();
     MakeFragments();
@@ -318,12 +324,16 @@ struct PrefillTile {
     const bool has_rows = wave_row < rows;
     int stage = 0;
     for (int start = tile.first; start < tile.last; start += kTileKeys) {
-      ::gpu::copy_wait<0>();
+      const int next = start + kTileKeys, wanted = ahead ? next : start;
+      if (ahead) ::gpu::copy_wait<0>();
       ::gpu::sync();
-      const int next = start + kTileKeys;
-      if (a.one_stage == 0 && next < tile.last) {
-        LoadStage(next, blocks, stages + (stage ^ 1) * kStageBytes);
-        blocks = BlockOf(next + kTileKeys);
+      if (wanted < tile.last) {
+        LoadStage(cached, stages + (ahead ? (stage ^ 1) * kStageBytes : 0));
+        cached = RowOf(wanted + kTileKeys);
+      }
+      if (!ahead) {
+        ::gpu::copy_wait<0>();
+        ::gpu::sync();
       }
       // Tokens ascend with rows: the first row begins and ends first. Read again for each tile, for
       // registers are short.
@@ -331,13 +341,7 @@ struct PrefillTile {
         Step(sums, start, stages + stage * kStageBytes,
              start < limits[2 * last_row] || next > limits[2 * wave_row + 1]);
       }
-      if (a.one_stage == 0) {
-        stage ^= 1;
-      } else if (next < tile.last) {
-        ::gpu::sync();
-        LoadStage(next, blocks, stages);
-        blocks = BlockOf(next + kTileKeys);
-      }
+      if (ahead) stage ^= 1;
     }
     if (has_rows) Store(sums);
   }

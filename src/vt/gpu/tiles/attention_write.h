@@ -93,9 +93,9 @@ GPU_FN void KvWrite(const KvWriteArgs& a) {
   char* cached = nullptr;
   if (!is_q) {
     const int bytes = KvBytes(a.kv.dtype);
-    cached = a.kv.data +
-             KeyOffset(a.kv, slot / a.kv.block_size, head, slot % a.kv.block_size, bytes) +
-             (is_v ? ValuesAfter(a.kv, bytes) : 0);
+    const int row = KeyRow(a.kv, slot / a.kv.block_size, head, slot % a.kv.block_size) +
+                    (is_v ? ValuesAfter(a.kv) : 0);
+    cached = a.kv.data + static_cast<int64_t>(row) * (dim * bytes);
   }
   const bool aligned = a.aligned != 0;
 
