@@ -54,7 +54,7 @@ struct Variant {
 };
 const Variant kVariants[] = {{"emulated", "float32", true, 1, 0},
                              {"emulated64", "float32", false, 1, 0},
-                             {"emulated", "bfloat16", false, 4, 1},
+                             {"emulated", "bfloat16", true, 4, 1},
                              {"emulated64", "float16", true, 4, 3}};
 
 using Param = std::tuple<Variant, std::string>;
