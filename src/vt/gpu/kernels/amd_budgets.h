@@ -34,4 +34,13 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"sample_*", 1, 64 << 10},
 };
 
+// Kernels that spill registers to private memory on RDNA, to be cured: tiles of 32 queries a wave
+// are too many for heads this wide. None of them runs in decode from a cache of the values' own
+// type.
+inline constexpr const char* kAmdSpills[] = {
+    "attention_prefill_d128*",         "attention_prefill_d256*",
+    "attention_prefill_convert_d128*", "attention_prefill_convert_d256*",
+    "attention_decode_convert_d128*",
+};
+
 }  // namespace vt::gpu
