@@ -371,7 +371,7 @@ def list_cases(program, pattern):
 
 def run():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("build", help="a build folder of the rocm preset, with hip_module_test and hip_stand_in_test")
+    parser.add_argument("build", help="a build folder of the rocm preset, with its hip_*_test programs")
     parser.add_argument("--archs", default="gfx1200,gfx1100,gfx942")
     parser.add_argument("--filter", default="*", help="of gtest, e.g. '*OpRocm*bfloat16_norm*'")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds a case may take")
@@ -381,7 +381,7 @@ def run():
     failed, total = [], 0
     for arch in args.archs.split(","):
         passed = 0
-        for name in ("hip_stand_in_test", "hip_module_test"):
+        for name in ("hip_stand_in_test", "hip_module_test", "hip_model_test"):
             program = os.path.join(args.build, "examples", name)
             # The stand-in is one card a process.
             for case in list_cases(program, args.filter):
