@@ -137,7 +137,9 @@ class CaseRun {
   base::Status Time(vt::Executable& exe, int runs);
   base::Result<Tensor> Read(vt::Executable& exe, ValueId id, const Bucket& bucket);
   // Largest error of the rows that are real.
-  double Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in);
+  // `floor`: rows that are small by cancellation are measured against this share of the tensor.
+  double Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in,
+               double floor = 1e-2);
   void Note(double error, double bound, const std::string& where);
   int64_t max_blocks() const;
   base::Status SetUpSampler(size_t group, size_t requests);
@@ -520,7 +522,8 @@ base::Result<Tensor> CaseRun::Read(vt::Executable& exe, ValueId id, const Bucket
   return t;
 }
 
-double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in) {
+double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, const StepInputs& in,
+                      double floor) {
   int64_t rows = v.shape[0].At(in.bucket);
   if (v.shape[0].sym == Sym::kTokens) rows = in.header.tokens * v.shape[0].count;
   if (v.shape[0].sym == Sym::kOutputs) rows = in.header.outputs * v.shape[0].count;
@@ -541,8 +544,7 @@ double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, con
   double worst = 0;
   for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
     if (!Compares(v, static_cast<int64_t>(r), in)) continue;
-    // Rows that are small by cancellation are measured against a hundredth of the tensor.
-    double scale = std::max(1e-2 * largest, 1e-30), error = 0;
+    double scale = std::max(floor * largest, 1e-30), error = 0;
     for (size_t i = r * width; i < (r + 1) * width; ++i) {
       if (std::isfinite(want.f[i]))
         scale = std::max(scale, static_cast<double>(std::fabs(want.f[i])));
@@ -703,7 +705,9 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
     // A choice may flip with the last bit of a logit; it was checked on its own inputs above, as
     // was the log-probability of what was chosen.
     if (v.dtype == DType::kI32 || v.name.rfind("top_logprobs", 0) == 0) continue;
-    Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in), bound,
+    // What was rounded to 16 bits before it cancelled is off by more of what is left.
+    const double floor = RoundingOf(backend_.ValueType()) > 0 ? 0.1 : 1e-2;
+    Note(Error(v, *again, (*values)[static_cast<size_t>(g.outputs[o])], in, floor), bound,
          "output " + v.name);
   }
   return {};
