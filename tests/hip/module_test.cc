@@ -97,14 +97,15 @@ TEST_P(OpRocm, AgreesWithTheInterpreterAsMachineCode) {
   RecordProperty("cases", cases);
   RecordProperty("kernels", std::to_string(hip_stand_in_count("kernels")));
 }
+std::string NameOf(const testing::TestParamInfo<Param>& info) {
+  const auto& [arch, dtype, family] = info.param;
+  return std::string(arch) + "_" + dtype + "_" + family;
+}
 INSTANTIATE_TEST_SUITE_P(Amd, OpRocm,
                          testing::Combine(testing::ValuesIn(kArchs),
                                           testing::Values("bfloat16", "float16", "float32"),
                                           testing::ValuesIn(Families())),
-                         [](const auto& info) {
-                           const auto& [arch, dtype, family] = info.param;
-                           return std::string(arch) + "_" + dtype + "_" + family;
-                         });
+                         NameOf);
 
 }  // namespace
 }  // namespace tests
