@@ -123,6 +123,17 @@ class Instructions:
                 i.bytes, i.kind = size, SKIP
                 return i
         emu = self.emu
+        # It has no flat accesses: none of those here are to shared or private memory, so they become global ones.
+        if family == "rdna4" and first >> 24 == 0xEC:
+            first |= 0x02000000
+        elif family == "rdna3" and first >> 26 == 0x37 and first >> 16 & 3 == 0:
+            first |= 2 << 16
+        elif family == "cdna" and first >> 26 == 0x37 and first >> 14 & 3 == 0:
+            first |= 2 << 14
+            ctypes.c_uint8.from_address(address + 6).value = 0x7F  # no scalar address
+            raw = raw[:6] + b"\x7f" + raw[7:]
+        ctypes.c_uint32.from_address(address).value = first
+        raw = struct.pack("<I", first) + raw[4:]
         inst = emu.decode_inst(raw, family)
         i.bytes = size = inst.size()
         op = getattr(inst, "op", None)
