@@ -246,7 +246,10 @@ class Emulator:
         self.instructions = Instructions()
         self.modules = {}
         self.waves = {}
-        self.shared = (ctypes.c_uint32 * (64 << 8))()
+        # The emulator reads for lanes that are off too, at whatever address they have: room for every 32-bit one.
+        no_reserve = 0x4000
+        self.shared_memory = mmap.mmap(-1, (4 << 30) + (64 << 10), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+        self.shared = (ctypes.c_uint32 * (16 << 10)).from_buffer(self.shared_memory)
         self.executed = 0
 
     def load(self, name, blob):
