@@ -40,15 +40,16 @@ std::vector<float> RoundedTo(DType t, std::vector<float> values) {
   return values;
 }
 
-StoredWeight RandomWeight(const Value& v) {
+// Of about `size`.
+StoredWeight RandomWeight(const Value& v, float size) {
   StoredWeight w;
   const int64_t count = Elements(v.shape, {});
   std::vector<float> x(static_cast<size_t>(count));
   std::mt19937 random(Hash(v.name));
   std::normal_distribution<float> normal;
-  // Vectors are norm weights and biases, about 1; matrices keep the size of what they multiply.
+  // Vectors are norm weights and biases, about 1.
   const bool vector = v.shape.size() == 1;
-  const float size = vector ? 0.1f : 1;
+  if (vector) size = 0.1f;
   for (float& f : x) f = (vector ? 1.0f : 0.0f) + size * normal(random);
   w.bytes.resize(static_cast<size_t>(Bytes(v.dtype, count)));
   Quantize(v.dtype, x.data(), w.bytes.data(), count);
@@ -194,7 +195,10 @@ base::Status CaseRun::Setup() {
     const WeightUse use = linear  ? WeightUse::kLinear
                           : table ? WeightUse::kEmbedding
                                   : WeightUse::kPlain;
-    StoredWeight& w = weights_[v.name] = RandomWeight(v);
+    // Linears keep the size of what they multiply.
+    const auto columns = static_cast<float>(v.shape.back().At({}));
+    StoredWeight& w = weights_[v.name] =
+        RandomWeight(v, linear && !table ? 1 / std::sqrt(columns) : 1);
     // A device that holds matrices in another type is held to what it holds.
     const DType held = backend_.HeldFormat(v.dtype);
     if (held != v.dtype && v.shape.size() == 2) w.values = RoundedTo(held, std::move(w.values));

@@ -177,18 +177,18 @@ class VendorDriver : public Driver {
   void UnloadModule(Module m) override { module_unload_(m); }
   base::Result<Function> FindFunction(Module m, const char* name) override {
     Function f = nullptr;
-    base::Status s = Check(module_function_(&f, m, name), names_.module_function);
-    // One division of a multiprocessor's memory into cache and shared memory for all kernels: a
-    // change between two of them waits until the first has left the multiprocessor.
-    if (s && function_attribute_ != nullptr)
-      s = Check(function_attribute_(f, kSharedShare, 100), names_.function_attribute);
-    if (!s) return s.error();
+    if (base::Status s = Check(module_function_(&f, m, name), names_.module_function); !s)
+      return s.error();
     return f;
   }
   base::Status AllowShared(Function f, int64_t bytes) override {
     if (function_attribute_ == nullptr) return {};
-    return Check(function_attribute_(f, kMaxDynamicShared, static_cast<int>(bytes)),
-                 names_.function_attribute);
+    base::Status s = Check(function_attribute_(f, kMaxDynamicShared, static_cast<int>(bytes)),
+                           names_.function_attribute);
+    // All that there is, so that several blocks share a multiprocessor. Kernels that need little
+    // keep a large cache instead: their loads under way are held in it.
+    if (s) s = Check(function_attribute_(f, kSharedShare, 100), names_.function_attribute);
+    return s;
   }
   base::Status Launch(Stream s, const LaunchConfig& c, void* args, size_t) override {
     void* params[] = {args};
