@@ -211,6 +211,18 @@ void AddWeights(std::vector<OpCase>& cases) {
     const ValueId a = mlp.b.Mul(mlp.b.Act(gated, Activation::kSilu), up);
     cases.push_back(mlp.Finish({mlp.b.Add(h, mlp.Linear(a, "down", 256, 512, t))}, rows));
 
+    // The sandwich around a residual before a linear, and an activation that is no linear's end.
+    CaseBuilder sandwich(fmt::format("sandwich.{}", f));
+    const ValueId kept = sandwich.b.Add(
+        sandwich.X(256),
+        sandwich.b.RmsNorm(sandwich.X(256, "y.weight"), sandwich.Vector("w1", 256), 1e-6f, 1));
+    const ValueId normed = sandwich.b.RmsNorm(kept, sandwich.Vector("w2", 256), 1e-5f);
+    const ValueId wide = sandwich.Linear(normed, "l", 40, 256, t, true);
+    const ValueId act =
+        sandwich.b.Mul(sandwich.b.Act(sandwich.X(256, "g.weight"), Activation::kSilu),
+                       sandwich.X(256, "u.weight"));
+    cases.push_back(sandwich.Finish({kept, wide, sandwich.Linear(act, "m", 24, 256, t)}, rows));
+
     CaseBuilder gate(fmt::format("linear_act_mul.{}", f));  // without a norm before it
     const ValueId in = gate.X(256);
     const ValueId g = gate.Linear(in, "gate", 72, 256, t), u = gate.Linear(in, "up", 72, 256, t);
@@ -322,9 +334,9 @@ void AddAttention(std::vector<OpCase>& cases) {
         fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
         {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
   }
-  cases.push_back(AttentionCase(
-      "attention.kv_f8", {.heads = 4, .kv_heads = 2, .head_dim = 64},
-      {.dtype = DType::kF8_E4M3, .block_size = 16, .max_model_len = 160}, ServingSteps()));
+  cases.push_back(AttentionCase("attention.kv_f8", {.heads = 4, .kv_heads = 2, .head_dim = 64},
+                                {.dtype = DType::kF8_E4M3, .block_size = 16, .max_model_len = 160},
+                                ServingSteps()));
   cases.back().optional = true;
   std::vector<OpStep> lengths = {{{1}}};  // every cache length from 1 to 130
   for (int i = 1; i < 130; ++i) lengths.push_back({{1}});

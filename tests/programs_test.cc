@@ -110,7 +110,13 @@ TEST_F(Programs, ThePlanOfDummyWeightsNeedsAConfigurationAlone) {
     ASSERT_EQ(e.code, 0) << e.err;
     const base::Result<json::value> v = base::ParseJson(e.out);
     ASSERT_TRUE(v) << e.out;
-    EXPECT_EQ(v->at("nodes").as_array().size(), v->at("launches_per_token").to_number<size_t>());
+    // A node is a launch unless it only looks at another's values.
+    size_t launches = 0;
+    for (const json::value& node : v->at("nodes").as_array()) {
+      const auto& op = node.at("op").as_string();
+      launches += op != "slice" && op != "reshape";
+    }
+    EXPECT_EQ(v->at("launches_per_token").to_number<size_t>(), launches);
     EXPECT_GT(v->at("measured_ms_per_token").to_number<double>(), 0);
     EXPECT_GT(v->at("predicted_ms_per_token").to_number<double>(), 0);
   }
