@@ -173,7 +173,7 @@ void FailEach(const std::string& kind, int64_t stride, int64_t at_least) {
 }
 
 TEST(EmulatedFaults, MemoryThatRunsOutAtAnyAllocationIsACleanRefusal) {
-  FailEach("Allocate", 1, 10);
+  FailEach("Allocate", 1, 6);
   FailEach("AllocateHost", 1, 2);
 }
 
@@ -190,8 +190,9 @@ TEST(EmulatedFaults, AnyCallThatFailsLeavesNothingBehind) {
     EXPECT_EQ(ReportOf("emulated").left, "") << "call " << n << ": " << error;
     failed += !error.empty();
   }
-  // A question after free memory may be answered without an error.
-  EXPECT_GE(failed, 30);
+  // A question after free memory may be answered without an error, and a step that could not be
+  // captured runs all the same.
+  EXPECT_GE(failed, 20);
 }
 
 TEST(EmulatedFaults, ADeviceTooSmallIsRefusedWithNumbers) {

@@ -237,13 +237,14 @@ void EngineLoop::Die(const base::Error& why) {
     const std::lock_guard lock(mutex_);
     dead_ = why.message;
   }
+  // First, so that nobody hears of a request's end from an engine that still seems well.
+  sink_.EngineDied(why.message);
   {
     const std::lock_guard lock(stats_mutex_);
     TakeIn(Seconds());
     scheduler_.FinishAll(FinishReason::kError, Seconds(), outputs_, why.message);
   }
   Deliver();
-  sink_.EngineDied(why.message);
   drained_.notify_all();
 }
 

@@ -69,7 +69,7 @@ class OutputSink {
  public:
   virtual ~OutputSink() = default;
   virtual void Deliver(std::span<Output> outputs) = 0;
-  // The engine cannot go on (a device error); all requests have been finished with kError.
+  // The engine cannot go on (a device error); all requests will be finished with kError at once.
   virtual void EngineDied(const std::string& why) = 0;
 };
 

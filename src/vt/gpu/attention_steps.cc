@@ -388,7 +388,7 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
   };
   const auto cache_fits = [&](ir::ValueId state) {
     const ir::StateGroup& s = group_of(state);
-    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 16 == 0 && s.head_dim <= 256;
+    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 8 == 0 && s.head_dim <= 256;
   };
   switch (n.op) {
     case ir::Op::kKvWrite:
