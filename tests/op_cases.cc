@@ -221,7 +221,8 @@ void AddWeights(std::vector<OpCase>& cases) {
     const ValueId act =
         sandwich.b.Mul(sandwich.b.Act(sandwich.X(256, "g.weight"), Activation::kSilu),
                        sandwich.X(256, "u.weight"));
-    cases.push_back(sandwich.Finish({kept, wide, sandwich.Linear(act, "m", 24, 256, t)}, rows));
+    cases.push_back(sandwich.Finish(
+        {sandwich.b.Add(kept, kept), wide, sandwich.Linear(act, "m", 24, 256, t)}, rows));
 
     CaseBuilder gate(fmt::format("linear_act_mul.{}", f));  // without a norm before it
     const ValueId in = gate.X(256);

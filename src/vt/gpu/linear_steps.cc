@@ -326,6 +326,10 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d) {
   const LinearNode l = Read(n);
   LinearShape shape = ShapeOf(g, l, b);
+  // What leaves the graph is f32; kernels read and add the device's values.
+  for (const ir::ValueId v : {l.x, l.residual, l.add, l.sum}) {
+    if (v != ir::kNone && g.value(v).dtype != d.value_type) return false;
+  }
   if (n.op == Op::kLinear || n.op == Op::kLinearAdd) return true;
   // A slice may begin anywhere.
   const ir::Value& x = g.value(l.x);
