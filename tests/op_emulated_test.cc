@@ -53,7 +53,7 @@ struct Variant {
   size_t stride, first;  // which cases of the table
 };
 const Variant kVariants[] = {{"emulated", "float32", true, 1, 0},
-                             {"emulated64", "float32", false, 1, 0},
+                             {"emulated64", "float32", false, 3, 0},
                              {"emulated", "bfloat16", true, 4, 1},
                              {"emulated64", "float16", true, 4, 3}};
 

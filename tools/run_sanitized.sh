@@ -3,7 +3,7 @@
 # the CPU's kernels, in the build that the fuzzers use. `make asan` runs the whole suite.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tests=(weights_test text_test ir_test cpu_test server_test)
+tests=(weights_test text_test ir_test cpu_test)
 cmake --preset asan > /dev/null
 cmake --build build-asan -j "$(nproc)" --target fuzzers "${tests[@]}"
 pattern=$(IFS='|'; echo "${tests[*]}")
