@@ -51,7 +51,7 @@ test:
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error
 
 asan:
-	@bash tools/setup.sh fuzz
+	@bash tools/setup.sh test
 	@cmake --preset asan
 	@cmake --build build-asan -j $(JOBS)
 	@UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir build-asan -j $(JOBS) --output-on-failure --no-tests=error

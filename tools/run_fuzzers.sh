@@ -9,8 +9,8 @@ seconds="${1:-60}"
 shift || true
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(gguf safetensors config tokenizer template request tool_calls)
-build=build-asan
-[ -f "$build/build.ninja" ] || cmake --preset asan > /dev/null
+build=build-fuzz
+[ -f "$build/build.ninja" ] || cmake --preset fuzz > /dev/null
 targets=()
 for name in "${names[@]}"; do targets+=("fuzz_$name"); done
 ninja -C "$build" "${targets[@]}" > "$build/ninja.log" 2>&1 || { tail -30 "$build/ninja.log" >&2; exit 1; }
