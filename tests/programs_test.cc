@@ -120,6 +120,22 @@ TEST_F(Programs, ThePlanOfDummyWeightsNeedsAConfigurationAlone) {
     EXPECT_GT(v->at("measured_ms_per_token").to_number<double>(), 0);
     EXPECT_GT(v->at("predicted_ms_per_token").to_number<double>(), 0);
   }
+  // A card that is not there, by a module of GPUs: here the emulated one.
+  const Ended card =
+      Run("vllm-inspect plan --json --device rx9060xt --batch 1 --load-format dummy "
+          "--model " +
+          Path("dummy"));
+  if (card.code == 0) {
+    const base::Result<json::value> v = base::ParseJson(card.out);
+    ASSERT_TRUE(v) << card.out;
+    // Six launches a layer, and what a step has once.
+    EXPECT_LE(v->at("launches_per_token").to_number<int>(), 2 * 8 + 10);
+    EXPECT_GE(v->at("launches_per_token").to_number<int>(), 2 * 5);
+    EXPECT_GT(v->at("predicted_ms_per_token").to_number<double>(),
+              0.0039 * v->at("launches_per_token").to_number<double>());
+  } else {
+    EXPECT_NE(card.err.find("no such device"), std::string::npos) << card.err;
+  }
   Refused("vllm-inspect plan --load-format dummy --quantization Q9_Z --model " + Path("dummy"), 2,
           "Q9_Z");
 }

@@ -32,6 +32,10 @@ class EmulatedPlatform : public Platform {
     Last().emplace(driver);
     return GpuPlatform(Traits(driver)).Open(options);
   }
+  base::Result<std::unique_ptr<ir::Target>> Describe(const std::string& card,
+                                                     const std::string& dtype) override {
+    return GpuPlatform(Traits(EmulatedDriver())).Describe(card, dtype);
+  }
 
  private:
   static ModuleTraits Traits(const EmulatedDriver& driver) {
