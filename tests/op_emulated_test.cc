@@ -88,6 +88,26 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpEmulated,
                                           testing::ValuesIn(Families())),
                          NameOf);
 
+// Weights travel through staging of a fixed size.
+TEST(RepackEmulated, ARowLongerThanTheStagingIsRefused) {
+  const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
+  const std::unique_ptr<vt::Backend> backend = Open(registry, "emulated", "auto");
+  ASSERT_NE(backend, nullptr);
+  for (const int64_t columns : {int64_t{4} << 20, (int64_t{4} << 20) + 1}) {
+    const std::vector<float> values(static_cast<size_t>(columns), 1.0f);
+    const vt::WeightView view{reinterpret_cast<const std::byte*>(values.data()),
+                              vt::ir::DType::kF32, 1, columns};
+    const vt::ir::WeightLayout layout =
+        backend->LayoutFor(vt::ir::DType::kF32, 1, columns, vt::ir::WeightUse::kPlain);
+    const auto memory = backend->Allocate(layout.bytes);
+    ASSERT_TRUE(memory) << memory.error().message;
+    const base::Status done = backend->Repack(view, layout, *memory);
+    EXPECT_EQ(done.ok(), columns == int64_t{4} << 20);
+    if (!done) EXPECT_NE(done.error().message.find("4194305"), std::string::npos);
+    backend->Free(*memory);
+  }
+}
+
 class SeamEmulated : public testing::TestWithParam<const char*> {};
 
 TEST_P(SeamEmulated, KeepsTheCaptureContract) {

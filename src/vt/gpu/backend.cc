@@ -116,7 +116,7 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
     if (!m) return m.error();
     b->modules_.push_back(*m);
   }
-  if (b->modules_.empty() && !traits.images.empty()) {
+  if (b->modules_.empty()) {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("{} ({}): no kernel image for this card; this build has{}",
                                    b->name_, Described(*p), archs)};
@@ -135,7 +135,7 @@ GpuBackend::~GpuBackend() {
   (void)driver_->MakeCurrent();
   upload_.reset();
   for (const auto& [handle, graph] : graphs_) driver_->DestroyGraph(graph.exec);
-  for (const auto& [bytes, p] : constants_) (void)driver_->Free(p);
+  for (void* p : constants_) (void)driver_->Free(p);
   for (void* p : blocks_) (void)driver_->Free(p);
   for (const Module m : modules_) driver_->UnloadModule(m);
 }
@@ -254,7 +254,12 @@ base::Status GpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
     }
   }
   const PackedRows rows = vector ? PackedRows::Vector(src) : PackedRows::Matrix(src, ValueType());
-  const int64_t most = std::max<int64_t>(1, kStagingBytes / std::max<int64_t>(rows.row_bytes, 1));
+  if (rows.row_bytes > kStagingBytes) {
+    return base::Error{base::Code::kUnsupported,
+                       fmt::format("{}: a row of {} values is longer than {}", name_, src.columns,
+                                   base::HumanBytes(kStagingBytes))};
+  }
+  const int64_t most = kStagingBytes / std::max<int64_t>(rows.row_bytes, 1);
   for (int64_t begin = 0; begin < rows.rows; begin += most) {
     const int64_t count = std::min(most, rows.rows - begin);
     base::Result<std::byte*> buffer = upload_->Next();
@@ -278,14 +283,6 @@ int64_t GpuBackend::StateBlockBytes(const ir::StateGroup& group, int64_t block_s
 base::Result<Function> GpuBackend::FunctionOf(const std::string& kernel, int64_t shared_bytes) {
   Known& known = functions_[kernel];
   base::Status missing;
-  if (known.function == nullptr && modules_.empty()) {
-    base::Result<Function> f = driver_->FindFunction(nullptr, kernel.c_str());
-    if (f) {
-      known.function = *f;
-    } else {
-      missing = f.error();
-    }
-  }
   for (size_t m = 0; m < modules_.size() && known.function == nullptr; ++m) {
     base::Result<Function> f = driver_->FindFunction(modules_[m], kernel.c_str());
     if (f) {
@@ -304,9 +301,6 @@ base::Result<Function> GpuBackend::FunctionOf(const std::string& kernel, int64_t
 }
 
 base::Result<void*> GpuBackend::ConstantOf(const void* data, int64_t bytes) {
-  const std::string key(static_cast<const char*>(data), static_cast<size_t>(bytes));
-  const auto found = constants_.find(key);
-  if (found != constants_.end()) return found->second;
   base::Result<void*> p = driver_->Allocate(std::max<int64_t>(bytes, 1));
   if (!p) return p;
   base::Result<Stream> stream = driver_->CreateStream();
@@ -320,7 +314,7 @@ base::Result<void*> GpuBackend::ConstantOf(const void* data, int64_t bytes) {
     (void)driver_->Free(*p);
     return done.error();
   }
-  constants_[key] = *p;
+  constants_.push_back(*p);
   return p;
 }
 
@@ -415,10 +409,8 @@ std::vector<DeviceInfo> GpuPlatform::Devices(std::string* why) {
 
 base::Result<ir::DType> GpuPlatform::ValueTypeOf(const std::string& dtype) const {
   if (dtype == "float32") return ir::DType::kF32;
-  if (dtype == "bfloat16") return ir::DType::kBF16;
+  if (dtype.empty() || dtype == "auto" || dtype == "bfloat16") return ir::DType::kBF16;
   if (dtype == "float16" || dtype == "half") return ir::DType::kF16;
-  if (dtype.empty() || dtype == "auto")
-    return traits_.auto_value_is_f32 ? ir::DType::kF32 : ir::DType::kBF16;
   return base::Error{
       base::Code::kInvalidArgument,
       fmt::format("--dtype '{}': {} knows auto, bfloat16, float16 (half) and float32",

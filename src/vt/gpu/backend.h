@@ -25,9 +25,8 @@ struct CodeImage {
 struct ModuleTraits {
   std::string name;  // "cuda"
   std::function<std::unique_ptr<Driver>()> make_driver;
-  // Empty: the driver finds kernels by name alone (the emulated device).
+  // The emulated device has one without bytes: it finds kernels by name.
   std::vector<CodeImage> images;
-  bool auto_value_is_f32 = false;  // what --dtype auto means; else bf16
   // Whether the vendor has a library of matrix products.
   bool has_blas = false;
 };
@@ -116,7 +115,7 @@ class GpuBackend : public Backend {
   };
   std::map<std::string, Known> functions_;
   std::unordered_set<void*> blocks_;
-  std::map<std::string, void*> constants_;  // by their bytes
+  std::vector<void*> constants_;
   RopeTables rope_tables_;
   std::map<GraphHandle, Graph> graphs_;
   GraphHandle next_graph_ = 1;

@@ -46,8 +46,7 @@ struct DeviceFacts {
   BlasLt* blas = nullptr;  // matrix products of the vendor's library, or none
 };
 
-// Memory of the backend's own that launches may read: tables made once, uploaded when an executable
-// is compiled. The same bytes are uploaded once.
+// Memory of the backend's own that launches may read, uploaded when an executable is compiled.
 using Constants = std::function<base::Result<void*>(const void* data, int64_t bytes)>;
 
 // Tables of rotations on the device, made once a backend: a table of a long context takes a second.

@@ -1,6 +1,5 @@
 // What kernels of decode steps may take of an AMD card, so that as many blocks are there at once as
-// hide its latency. Read by tests/hip/code_test.cc from the compiled code, and by
-// tests/hip/module_test.cc from the launches.
+// hide its latency. Checked by tests/hip/code_test.cc against the compiled code.
 //
 // A decode kernel waits for memory. To keep it busy a card needs its bandwidth times its latency
 // under way: RX 9060 XT 320 GB/s x 0.8 us / 16 work-group processors = 16 KB each, RX 7900 XTX 960
@@ -17,21 +16,16 @@ namespace vt::gpu {
 struct AmdBudget {
   const char* kernel;  // a name, or its beginning and '*'
   int blocks;          // at once, on a work-group processor (RDNA) or compute unit (CDNA)
-  int shared_bytes;    // dynamic shared memory of a block; a unit has 128 KiB (RDNA), 64 KiB (CDNA)
 };
 
 // The first that fits a name counts. What is not here is no decode kernel: it only must not spill.
 inline constexpr AmdBudget kAmdBudgets[] = {
-    {"linear_tile*", 0, 64 << 10},        // prefill
-    {"attention_prefill*", 0, 64 << 10},  // prefill
-    {"linear_*", 1, 64 << 10},            // rows of x: 16 of 2048 values in 16 bits
-    {"attention_begin*", 1, 16 << 10},    // one block a step
-    {"attention_decode*", 2, 64 << 10},   // two tiles of keys and values a wave
-    {"kv_write*", 2, 0},
-    {"rows_*", 2, 16 << 10},
-    {"token_feed*", 2, 0},
-    {"argmax*", 1, 1 << 10},
-    {"sample_*", 1, 64 << 10},
+    {"linear_tile*", 0},        // prefill
+    {"attention_prefill*", 0},  // prefill
+    {"linear_*", 1},            // much under way in each lane
+    {"attention_begin*", 1},    // one block a step
+    {"attention_decode*", 2},   // waits at barriers
+    {"kv_write*", 2},          {"rows_*", 2}, {"token_feed*", 2}, {"argmax*", 1}, {"sample_*", 1},
 };
 
 // Kernels that spill registers to private memory on RDNA, to be cured: tiles of 32 queries a wave
