@@ -290,9 +290,9 @@ TEST(HttpServer, RefusesChunksThatHoldMoreFramingThanData) {
 
 TEST(HttpServer, GivesUpOnSlowRequests) {
   ServerOptions options;
-  options.header_seconds = 0.2;
-  options.body_seconds = 0.2;
-  options.idle_seconds = 0.2;
+  options.header_seconds = 1;  // long enough to send what is sent, on any machine
+  options.body_seconds = 1;
+  options.idle_seconds = 1;
   TestServer server(options);
   EXPECT_EQ(Ask(server, "GET /echo HT").status, 408);
   EXPECT_EQ(Ask(server, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc").status,
