@@ -256,6 +256,69 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
               {attrs});
 }
 
+Builder::Routed Builder::Router(ValueId logits, const RouterAttrs& attrs, const std::string& name,
+                                const std::string& bias) {
+  if (logits < 0) return {};
+  std::vector<ValueId> inputs = {logits};
+  if (attrs.bias) inputs.push_back(Weight(bias, {graph_.value(logits).shape.back().At({})}));
+  Routed out;
+  out.weights = Emit(Op::kRouter, name, std::move(inputs), {attrs});
+  if (out.weights >= 0) out.ids = graph_.nodes.back().outputs[1];
+  return out;
+}
+
+ValueId Builder::GroupedLinear(ValueId x, ValueId ids, const std::string& name, int64_t experts,
+                               int64_t out) {
+  if (x < 0 || ids < 0) return kNone;
+  const int64_t k = graph_.value(x).shape.back().At({});
+  return Emit(Op::kGroupedLinear, name, {x, ids, Weight(name + ".weight", {experts, out, k})},
+              {GroupedLinearAttrs{1}});
+}
+
+ValueId Builder::ExpertSum(ValueId y, ValueId weights) {
+  return Emit(Op::kExpertSum, Numbered(graph_, Op::kExpertSum), {y, weights});
+}
+ValueId Builder::ScaleRows(ValueId x, ValueId s) {
+  return Emit(Op::kScaleRows, Numbered(graph_, Op::kScaleRows), {x, s});
+}
+
+ValueId Builder::GatedDeltaNet(ValueId qkv, ValueId a, ValueId b, const DeltaAttrs& attrs,
+                               int64_t conv_width, const DeltaWeights& weights,
+                               const std::string& name) {
+  if (qkv < 0 || a < 0 || b < 0) return kNone;
+  const ConvAttrs conv = {attrs.channels(), conv_width};
+  DeltaAttrs delta = attrs;
+  delta.state_begin = conv.state_floats();
+  const int64_t floats = delta.state_begin + delta.state_floats();
+  int group = -1;
+  for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
+    if (graph_.state_groups[g].name == kRecurrentGroup) group = static_cast<int>(g);
+  }
+  if (group < 0) {
+    group = static_cast<int>(graph_.state_groups.size());
+    graph_.state_groups.push_back({.name = kRecurrentGroup,
+                                   .kind = StateGroup::Kind::kSlot,
+                                   .dtype = DType::kF32,
+                                   .slot_bytes = floats * Info(DType::kF32).bytes});
+  }
+  const StateGroup& recurrent = graph_.state_groups[static_cast<size_t>(group)];
+  if (recurrent.slot_bytes != floats * Info(DType::kF32).bytes)
+    Fail(fmt::format("{}: recurrent layers of different sizes", name));
+  const ValueId state =
+      State(fmt::format("recurrent.{}", recurrent.layers), group, DType::kF32, {Dim(floats)});
+  const ValueId starts = Input(kQueryStart, {Dim(1, Sym::kRequests, 1)});
+  const ValueId read = Input(kStateRead, {R()}), write = Input(kStateWrite, {R()});
+  const ValueId filtered = Emit(
+      Op::kCausalConv, name + ".conv1d",
+      {qkv, Weight(weights.conv, {conv.channels, conv.width}), state, starts, read, write}, {conv});
+  if (filtered < 0) return kNone;
+  const ValueId after = graph_.nodes.back().outputs[1];
+  return Emit(Op::kGatedDelta, name,
+              {Act(filtered, Activation::kSilu), a, b, Weight(weights.a, {attrs.v_heads}),
+               Weight(weights.dt, {attrs.v_heads}), after, starts, read, write},
+              {delta});
+}
+
 Builder::Sampled Builder::Sample(ValueId logits) {
   const ValueId state = SamplerState();
   if (logits < 0 || state < 0) return {};

@@ -70,6 +70,27 @@ class Builder {
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
                     const std::string& name);
 
+  // --- experts. `name`.weight is [experts, out, in], used by the ids that Router gave.
+  struct Routed {
+    ValueId weights = kNone, ids = kNone;  // f32 and i32 [T, k]
+  };
+  // With attrs.bias the weight `bias` [experts].
+  Routed Router(ValueId logits, const RouterAttrs& attrs, const std::string& name,
+                const std::string& bias = {});
+  ValueId GroupedLinear(ValueId x, ValueId ids, const std::string& name, int64_t experts,
+                        int64_t out);
+  ValueId ExpertSum(ValueId y, ValueId weights);
+  ValueId ScaleRows(ValueId x, ValueId s);  // s [.., 1]
+
+  // --- a recurrent layer: filter, SiLU and the gated delta rule over qkv [T, channels], with gates
+  // a and b [T, v_heads]; -> [T, v_heads, v_dim]. Its state is a slot of the recurrent group.
+  // Weights of the checkpoint, by name: the filter [channels, width], A and dt [v_heads].
+  struct DeltaWeights {
+    std::string conv, a, dt;
+  };
+  ValueId GatedDeltaNet(ValueId qkv, ValueId a, ValueId b, const DeltaAttrs& attrs,
+                        int64_t conv_width, const DeltaWeights& weights, const std::string& name);
+
   // --- the end: chooses a token a row, and lists the best ones where a row asks for them.
   struct Sampled {
     ValueId tokens = kNone;  // i32 [O]

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "vt/ir/evaluate_hybrid.h"
 #include "vt/ir/fused.h"
 #include "vt/ir/interpreter.h"
 #include "vt/ir/quant.h"
@@ -422,6 +423,20 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
       return one(
           {.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
     }
+    case Op::kRouter:
+      return RouteExperts(attrs.as<RouterAttrs>(), *in[0], in.size() > 1 ? in[1] : nullptr);
+    case Op::kGroupedLinear:
+      return GroupedLinear(attrs.as<GroupedLinearAttrs>(), in);
+    case Op::kExpertSum:
+      return one(ExpertSum(*in[0], *in[1]));
+    case Op::kScaleRows: {
+      const auto width = static_cast<size_t>(Last(*in[0]));
+      return one(Map(*in[0], [&](double x, size_t i) { return x * in[1]->f[i / width]; }));
+    }
+    case Op::kCausalConv:
+      return CausalConv(attrs.as<ConvAttrs>(), in, *state);
+    case Op::kGatedDelta:
+      return GatedDelta(attrs.as<DeltaAttrs>(), in, *state);
     case Op::kArgMax:
       return one(ArgMaxRows(*in[0]));
     case Op::kTokenFeed:

@@ -52,6 +52,24 @@ struct AttrsText {
     if (!a.causal) s += " bidirectional";
     return s;
   }
+  std::string operator()(const RouterAttrs& a) const {
+    std::string s = fmt::format("top={} {}", a.top_k, a.sigmoid ? "sigmoid" : "softmax");
+    if (a.bias) s += " bias";
+    if (a.groups > 1) s += fmt::format(" groups={}/{}", a.top_groups, a.groups);
+    if (a.normalise) s += " normalised";
+    if (a.scale != 1) s += fmt::format(" x{:g}", a.scale);
+    return s;
+  }
+  std::string operator()(const GroupedLinearAttrs& a) const {
+    return fmt::format("segments={}", a.segments);
+  }
+  std::string operator()(const ConvAttrs& a) const {
+    return fmt::format("channels={} width={}", a.channels, a.width);
+  }
+  std::string operator()(const DeltaAttrs& a) const {
+    return fmt::format("heads={}/{}x{}x{}{}{}", a.v_heads, a.k_heads, a.k_dim, a.v_dim,
+                       a.log_a ? " log_a" : "", a.tiled ? " tiled" : "");
+  }
   std::string operator()(const SamplerAttrs& a) const {
     return fmt::format("vocabulary={} history={} lists={}", a.layout.vocabulary, a.layout.history,
                        a.layout.lists);

@@ -133,6 +133,47 @@ struct AttentionAttrs {
   bool causal = true;
   bool operator==(const AttentionAttrs&) const = default;
 };
+// Which experts a token goes to. A score is softmax over all experts or sigmoid; chosen by score
+// (+ bias), in falling order, ties to the lower id (NaN never wins); weighted by the score without
+// the bias.
+struct RouterAttrs {
+  int64_t top_k = 1;
+  bool sigmoid = false;
+  bool normalise = false;  // weights are divided by their sum
+  float scale = 1;         // of the weights, at the end
+  // Experts in groups of the same size: only those of the best `top_groups` stay, by the sum of a
+  // group's two best.
+  int64_t groups = 1, top_groups = 1;
+  bool bias = false;
+  bool operator==(const RouterAttrs&) const = default;
+};
+struct GroupedLinearAttrs {
+  int segments = 1;
+  bool operator==(const GroupedLinearAttrs&) const = default;
+};
+// Depthwise filter of `width` taps, the last for the token itself. Of the slot's state it keeps the
+// first (width - 1) * channels floats: the last rows, oldest first.
+struct ConvAttrs {
+  int64_t channels = 0, width = 0;
+  int64_t state_floats() const { return (width - 1) * channels; }
+  bool operator==(const ConvAttrs&) const = default;
+};
+// The gated delta rule. qkv holds k_heads queries and keys of k_dim and v_heads values of v_dim. Of
+// head h, whose key head is h / (v_heads / k_heads), or h % k_heads when `tiled`:
+//   q = l2norm(q) / sqrt(k_dim), k = l2norm(k), with l2norm(x) = x / sqrt(sum x^2 + eps)
+//   S *= exp(A' softplus(a + dt)), A' = log_a ? -exp(A) : A
+//   S += k (sigmoid(b) (v - k^T S))^T;  y = q^T S
+// S [k_dim, v_dim], f32, a head after another, stands in the slot after `state_begin` floats.
+struct DeltaAttrs {
+  int64_t k_heads = 0, v_heads = 0, k_dim = 0, v_dim = 0;
+  int64_t state_begin = 0;
+  bool log_a = true;
+  bool tiled = false;
+  float eps = 1e-6f;
+  int64_t channels() const { return 2 * k_heads * k_dim + v_heads * v_dim; }
+  int64_t state_floats() const { return v_heads * k_dim * v_dim; }
+  bool operator==(const DeltaAttrs&) const = default;
+};
 struct SamplerAttrs {
   SamplerLayout layout;  // of a slot of the state
   bool operator==(const SamplerAttrs&) const = default;
@@ -145,7 +186,8 @@ struct FusedAttrs {
 };
 struct Attrs {
   std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs,
-               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, SamplerAttrs, FusedAttrs>
+               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, RouterAttrs,
+               GroupedLinearAttrs, ConvAttrs, DeltaAttrs, SamplerAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
 
@@ -165,8 +207,9 @@ struct Node {
 };
 
 // One kind of state. Of the paged kinds each attention layer of the group has its own buffer, and
-// all share a block table. A kSlot group is an array of slots of slot_bytes, which an index
-// chooses; the one named "sampler" holds what sampler_layout.h says.
+// all share a block table. A kSlot group is an array of slots of slot_bytes (a layer), which an
+// index chooses; the one named "sampler" holds what sampler_layout.h says, the one named
+// "recurrent" what ConvAttrs and DeltaAttrs say.
 struct StateGroup {
   enum class Kind : uint8_t { kPagedGlobal, kPagedWindow, kSlot };
   std::string name;  // "global", "window", "sampler"
@@ -179,7 +222,8 @@ struct StateGroup {
   int64_t bytes_per_token_and_layer() const { return 2 * kv_heads * head_dim * Info(dtype).bytes; }
 };
 
-inline constexpr const char* kSamplerGroup = "sampler";  // name of the slot group of samplers
+inline constexpr const char* kSamplerGroup = "sampler";  // names of the slot groups
+inline constexpr const char* kRecurrentGroup = "recurrent";
 
 struct Graph {
   std::string name;
@@ -214,6 +258,10 @@ inline constexpr const char* kSeqLens = "seq_lens";  // [R]; tokens in the cache
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
 // Per paged state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
 // written); "block_table.<g>" [R, max_blocks].
+// [R]; the recurrent slot that a request's state is read from (-1: it is new, and its state zero)
+// and the one it is written to (-1: nowhere). They may be the same.
+inline constexpr const char* kStateRead = "state_read";
+inline constexpr const char* kStateWrite = "state_write";
 inline constexpr const char* kSampleParams = "sample_params";  // f32 [O, 32]; see sampling.h
 std::string SlotsName(int group);
 std::string BlockTableName(int group);

@@ -25,6 +25,7 @@ struct KvState {
   std::map<int32_t, std::vector<float>> k, v;
   // Of slot groups instead: words of each slot; one that is not there is all zero.
   std::map<int32_t, std::vector<int32_t>> slots;
+  std::map<int32_t, std::vector<float>> recurrent;  // of the recurrent group
 };
 
 class Interpreter {

@@ -12,6 +12,10 @@ void SetValueTypes(Graph& graph, DType type) {
   std::vector<bool> keep(graph.values.size());
   for (const ValueId v : graph.outputs) keep[static_cast<size_t>(v)] = true;
   for (const Node& n : graph.nodes) {
+    if (n.op == Op::kRouter) {  // a choice of experts is not one of roundings
+      for (const ValueId v : n.inputs) keep[static_cast<size_t>(v)] = true;
+      keep[static_cast<size_t>(n.outputs[0])] = true;
+    }
     if (n.op != Op::kArgMax && n.op != Op::kSample && n.op != Op::kTopLogprobs &&
         n.op != Op::kLogSoftmax)
       continue;

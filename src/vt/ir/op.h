@@ -35,6 +35,21 @@ namespace vt::ir {
   X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                             \
   X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")             \
   X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")               \
+  X(Router, "router", RouterAttrs,                                                               \
+    "(logits [T, E], bias [E] if any) -> (weights [T, k], ids i32 [T, k]): the experts of a "    \
+    "token")                                                                                     \
+  X(GroupedLinear, "grouped_linear", GroupedLinearAttrs,                                         \
+    "(x [T, K] or [T, k, K], ids [T, k], W0 [E, N0, K]..) -> [T, k, N0 + ..]: each by the "      \
+    "matrix of its id; zeros for ids below 0")                                                   \
+  X(ExpertSum, "expert_sum", none,                                                               \
+    "(y [T, k, N], weights [T, k]) -> [T, N]: the weighted sum over k")                          \
+  X(ScaleRows, "scale_rows", none, "(x [.., N], s [.., 1]) -> x * s")                            \
+  X(CausalConv, "causal_conv", ConvAttrs,                                                        \
+    "(x [T, C], w [C, W], state, query_start, state_read, state_write) -> (y [T, C], state): "   \
+    "a filter a channel along each request's tokens")                                            \
+  X(GatedDelta, "gated_delta", DeltaAttrs,                                                       \
+    "(qkv [T, C], a [T, Hv], b [T, Hv], A [Hv], dt [Hv], state, query_start, state_read, "       \
+    "state_write) -> (y [T, Hv, Dv], state): the gated delta rule; see DeltaAttrs")              \
   X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")         \
   X(TokenFeed, "token_feed", SamplerAttrs,                                                       \
     "(ids [T], state) -> i32 [T]: ids below 0 become the last token of slot -1 - id")            \
@@ -94,7 +109,8 @@ struct StateWrite {
 };
 constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kKvWrite) return {0, 0};
-  if (op == Op::kSample) return {2, 1};
+  if (op == Op::kSample || op == Op::kCausalConv) return {2, 1};
+  if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
   return {};
 }

@@ -14,7 +14,7 @@ namespace vt::ir {
 float HalfToFloat(uint16_t h);
 uint16_t FloatToHalf(float f);  // round to nearest even
 float F8ToFloat(uint8_t v);     // E4M3
-uint8_t FloatToF8(float f);     // to the nearest, ties to even; what is too large becomes the largest
+uint8_t FloatToF8(float f);  // to the nearest, ties to even; what is too large becomes the largest
 inline float BFloatToFloat(uint16_t b) {
   const uint32_t u = static_cast<uint32_t>(b) << 16;
   float f;

@@ -61,6 +61,12 @@ class Rule {
     return Rank(0) == 2 && Rank(1) == 2 && S(0)[0] == S(1)[0] && LastOf(1) == kSampleParamCount &&
            LastOf(0) > 0 && in_[0].dtype == DType::kF32 && in_[1].dtype == DType::kF32;
   }
+  // query_start [R + 1], state_read [R], state_write [R] from input i, and the state before them.
+  bool IsRecurrent(size_t i) const {
+    const Value& state = in_[i - 1];
+    return state.kind == ValueKind::kState && state.dtype == DType::kF32 && IsIds(i, 1) &&
+           IsIds(i + 1, 1) && IsIds(i + 2, 1) && S(i + 1) == S(i + 2);
+  }
   bool IsSampler(size_t i) const {
     const auto* a = Get<SamplerAttrs>();
     return a != nullptr && in_[i].kind == ValueKind::kState && in_[i].dtype == DType::kI32 &&
@@ -71,6 +77,10 @@ class Rule {
   Types Binary();
   Types Attention();
   Types KvWrite();
+  Types Router();
+  Types GroupedLinear();
+  Types CausalConv();
+  Types GatedDelta();
   Types Reshape();
   Types Fused();
   base::Result<size_t> Arity() const;
@@ -100,7 +110,18 @@ base::Result<size_t> Rule::Arity() const {
     case Op::kTopLogprobs:
       return 3u;
     case Op::kAttention:
+    case Op::kCausalConv:
       return 6u;
+    case Op::kGatedDelta:
+      return 9u;
+    case Op::kRouter:
+      return Get<RouterAttrs>() != nullptr && Get<RouterAttrs>()->bias ? 2u : 1u;
+    case Op::kGroupedLinear: {
+      const auto* a = Get<GroupedLinearAttrs>();
+      if (a == nullptr || a->segments < 1)
+        return Bad("needs GroupedLinearAttrs with at least one segment").error();
+      return static_cast<size_t>(2 + a->segments);
+    }
     case Op::kLinear: {
       const LinearAttrs* a = Get<LinearAttrs>();
       if (a == nullptr || a->segments < 1)
@@ -163,6 +184,68 @@ Types Rule::Attention() {
   if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2))
     return Bad("needs i32 query_start, seq_lens and block_table");
   return One(ValueType(), {S(0)[0], Dim(a->heads * a->head_dim)});
+}
+
+Types Rule::Router() {
+  const auto* a = Get<RouterAttrs>();
+  const int64_t experts = LastOf(0);
+  if (a == nullptr || a->top_k < 1 || a->top_k > experts)
+    return Bad("needs RouterAttrs that choose at least one expert and at most all");
+  if (a->groups < 1 || experts % a->groups != 0 || a->top_groups < 1 || a->top_groups > a->groups ||
+      a->top_k > experts / a->groups * a->top_groups ||
+      (a->groups > 1 && experts / a->groups < 2)) {
+    return Bad("needs groups of equal size, enough of which stay");
+  }
+  if (Rank(0) != 2 || !IsPlainFloat(in_[0].dtype)) return Bad("needs logits [T, E]");
+  if (a->bias && !IsVector(1, experts)) return Bad("needs a bias of as many values as experts");
+  const Shape chosen = {S(0)[0], Dim(a->top_k)};
+  return std::vector<OutputType>{{DType::kF32, chosen}, {DType::kI32, chosen}};
+}
+
+Types Rule::GroupedLinear() {
+  const int64_t k = LastOf(0);
+  if (k <= 0 || Rank(0) < 2 || Rank(0) > 3) return Bad("needs x [T, K] or [T, k, K]");
+  if (!IsIds(1, 2) || S(1)[0] != S(0)[0] || (Rank(0) == 3 && S(1)[1] != S(0)[1]))
+    return Bad("needs i32 ids [T, k]");
+  int64_t n = 0;
+  for (size_t w = 2; w < in_.size(); ++w) {
+    if (Rank(w) != 3 || LastOf(w) != k || !IsFloating(in_[w].dtype) || S(w)[0] != S(2)[0])
+      return Bad(fmt::format("needs weights [experts, rows, {}]", k));
+    if (k % Info(in_[w].dtype).block != 0)
+      return Bad("needs rows that are whole blocks of the weight's format");
+    n += S(w)[1].At({});
+  }
+  return One(ValueType(), {S(0)[0], S(1)[1], Dim(n)});
+}
+
+Types Rule::CausalConv() {
+  const auto* a = Get<ConvAttrs>();
+  if (a == nullptr || a->channels < 1 || a->width < 2)
+    return Bad("needs ConvAttrs of at least one channel and two taps");
+  if (Rank(0) != 2 || LastOf(0) != a->channels) return Bad("needs x [T, channels]");
+  if (S(1) != Shape{Dim(a->channels), Dim(a->width)} || !IsPlainFloat(in_[1].dtype))
+    return Bad("needs a weight [channels, width]");
+  if (!IsRecurrent(3) || S(2).empty() || LastOf(2) < a->state_floats())
+    return Bad("needs a recurrent state, query_start, state_read and state_write");
+  return std::vector<OutputType>{{ValueType(), S(0)}, {in_[2].dtype, S(2)}};
+}
+
+Types Rule::GatedDelta() {
+  const auto* a = Get<DeltaAttrs>();
+  if (a == nullptr || a->k_heads < 1 || a->v_heads % a->k_heads != 0 || a->v_heads < 1 ||
+      a->k_dim < 1 || a->v_dim < 1 || a->state_begin < 0) {
+    return Bad("needs DeltaAttrs whose v_heads are a multiple of k_heads");
+  }
+  if (Rank(0) != 2 || LastOf(0) != a->channels())
+    return Bad(fmt::format("needs q, k and v side by side, {} in all", a->channels()));
+  const Shape heads = {S(0)[0], Dim(a->v_heads)};
+  if (S(1) != heads || S(2) != heads) return Bad("needs a and b [T, v_heads]");
+  if (!IsVector(3, a->v_heads) || !IsVector(4, a->v_heads))
+    return Bad("needs A and dt of as many values as v_heads");
+  if (!IsRecurrent(6) || S(5).empty() || LastOf(5) < a->state_begin + a->state_floats())
+    return Bad("needs a recurrent state, query_start, state_read and state_write");
+  return std::vector<OutputType>{{ValueType(), {S(0)[0], Dim(a->v_heads), Dim(a->v_dim)}},
+                                 {in_[5].dtype, S(5)}};
 }
 
 Types Rule::Reshape() {
@@ -283,6 +366,22 @@ Types Rule::Apply() {
         return Bad("needs rows that are whole blocks");
       return One(a->dtype, S(0));
     }
+    case Op::kRouter:
+      return Router();
+    case Op::kGroupedLinear:
+      return GroupedLinear();
+    case Op::kExpertSum:
+      if (Rank(0) != 3 || S(1) != Shape{S(0)[0], S(0)[1]} || in_[1].dtype != DType::kF32)
+        return Bad("needs y [T, k, N] and f32 weights [T, k]");
+      return One(ValueType(), {S(0)[0], S(0)[2]});
+    case Op::kScaleRows:
+      if (Rank(0) < 1 || LastOf(1) != 1 || S(1) != WithLast(0, 1))
+        return Bad("needs x [.., N] and a factor [.., 1] a row");
+      return One(ValueType(), S(0));
+    case Op::kCausalConv:
+      return CausalConv();
+    case Op::kGatedDelta:
+      return GatedDelta();
     case Op::kArgMax:
       if (Rank(0) != 2) return Bad("needs logits [O, V]");
       return One(DType::kI32, {S(0)[0]});

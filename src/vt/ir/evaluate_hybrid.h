@@ -1,0 +1,22 @@
+// Reference functions of experts and of recurrent layers (see evaluate.cc for the others).
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "vt/ir/interpreter.h"
+
+namespace vt::ir {
+
+base::Result<std::vector<Tensor>> RouteExperts(const RouterAttrs& a, const Tensor& logits,
+                                               const Tensor* bias);
+base::Result<std::vector<Tensor>> GroupedLinear(const GroupedLinearAttrs& a,
+                                                const std::vector<const Tensor*>& in);
+Tensor ExpertSum(const Tensor& y, const Tensor& weights);
+// The state's slots are read and written as the step's state_read and state_write say.
+base::Result<std::vector<Tensor>> CausalConv(const ConvAttrs& a,
+                                             const std::vector<const Tensor*>& in, KvState& state);
+base::Result<std::vector<Tensor>> GatedDelta(const DeltaAttrs& a,
+                                             const std::vector<const Tensor*>& in, KvState& state);
+
+}  // namespace vt::ir
