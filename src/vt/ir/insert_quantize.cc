@@ -7,16 +7,13 @@ namespace vt::ir {
 void InsertQuantize(Graph& graph, const Target& target, const Bucket& bucket) {
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
-    if (node.op == Op::kLinear) {
-      const DType wants = target.ActivationFormat(graph.value(node.inputs[1]).dtype, bucket);
+    // Segments that want different formats keep the whole linear on plain values.
+    if (const auto format = WantedActivation(graph, node, target, bucket)) {
+      const DType wants = *format;
       const Value x = graph.value(node.inputs[0]);
-      // A segment that wants another format keeps the whole linear on plain values.
-      bool agrees = wants != target.ValueType() && wants != x.dtype && !IsQuantised(x.dtype) &&
-                    x.shape.back().At(bucket) % Info(wants).block == 0;
-      for (int s = 1; s < node.attrs.as<LinearAttrs>().segments; ++s) {
-        agrees &= target.ActivationFormat(
-                      graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype, bucket) == wants;
-      }
+      const bool agrees = wants != target.ValueType() && wants != x.dtype &&
+                          !IsQuantised(x.dtype) &&
+                          x.shape.back().At(bucket) % Info(wants).block == 0;
       if (agrees) {
         const std::string name = x.name + (IsQuantised(wants) ? ".quantized" : ".converted");
         const ValueId q = AddValue(graph, name, wants, x.shape);

@@ -11,7 +11,8 @@ namespace {
 // Linears may merge when all of this is equal. The format is the one that every weight of the
 // linear wants.
 struct Key {
-  ValueId x;
+  Op op;
+  ValueId x, ids;  // ids: of grouped ones
   bool bias;
   DType activation;
   auto operator<=>(const Key&) const = default;
@@ -34,33 +35,32 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
   std::map<Key, std::vector<NodeId>> siblings;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.op != Op::kLinear) continue;
-    const auto& a = node.attrs.as<LinearAttrs>();
-    const DType wants = target.ActivationFormat(graph.value(node.inputs[1]).dtype, bucket);
-    bool agrees = true;
-    for (int s = 1; s < a.segments; ++s) {
-      agrees &= target.ActivationFormat(graph.value(node.inputs[static_cast<size_t>(1 + s)]).dtype,
-                                        bucket) == wants;
-    }
-    if (agrees) siblings[{node.inputs[0], a.bias, wants}].push_back(static_cast<NodeId>(n));
+    const auto wants = WantedActivation(graph, node, target, bucket);
+    if (!wants) continue;
+    const bool grouped = node.op == Op::kGroupedLinear;
+    siblings[{node.op, node.inputs[0], grouped ? node.inputs[1] : kNone,
+              !grouped && node.attrs.as<LinearAttrs>().bias, *wants}]
+        .push_back(static_cast<NodeId>(n));
   }
 
   std::map<NodeId, std::vector<Node>> replacement;  // an empty list drops the node
   for (const auto& [key, members] : siblings) {
     if (members.size() < 2) continue;
-    Node merged{.op = Op::kLinear,
+    Node merged{.op = key.op,
                 .name = MergedName(graph, members),
                 .inputs = {key.x},
                 .outputs = {},
                 .attrs = {}};
+    if (key.ids != kNone) merged.inputs.push_back(key.ids);
     std::vector<ValueId> biases;
     std::vector<Node> slices;
     int segments = 0;
     int64_t width = 0;
     for (const NodeId n : members) {
       const Node& node = graph.nodes[static_cast<size_t>(n)];
-      const int count = node.attrs.as<LinearAttrs>().segments;
-      const auto first = node.inputs.begin() + 1;
+      const WeightInputs weights = WeightsOf(node);
+      const auto count = static_cast<int>(weights.count);
+      const auto first = node.inputs.begin() + static_cast<long>(weights.first);
       merged.inputs.insert(merged.inputs.end(), first, first + count);
       biases.insert(biases.end(), first + count, node.inputs.end());
       segments += count;
@@ -74,7 +74,11 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
       replacement[n] = {};
     }
     merged.inputs.insert(merged.inputs.end(), biases.begin(), biases.end());
-    merged.attrs = {LinearAttrs{segments, key.bias}};
+    if (key.op == Op::kLinear) {
+      merged.attrs = {LinearAttrs{segments, key.bias}};
+    } else {
+      merged.attrs = {GroupedLinearAttrs{segments}};
+    }
     const Value first = graph.value(slices[0].outputs[0]);
     Shape shape = first.shape;
     shape.back() = Dim(width);

@@ -15,4 +15,16 @@ ValueId AddValue(Graph& graph, std::string name, DType dtype, Shape shape) {
   return static_cast<ValueId>(graph.values.size() - 1);
 }
 
+std::optional<DType> WantedActivation(const Graph& graph, const Node& node, const Target& target,
+                                      const Bucket& bucket) {
+  const WeightInputs w = WeightsOf(node);
+  std::optional<DType> wanted;
+  for (size_t i = w.first; i < w.first + w.count; ++i) {
+    const DType wants = target.ActivationFormat(graph.value(node.inputs[i]).dtype, bucket);
+    if (wanted && *wanted != wants) return std::nullopt;
+    wanted = wants;
+  }
+  return wanted;
+}
+
 }  // namespace vt::ir

@@ -1,6 +1,7 @@
 // Predicted bytes, operations and seconds of every op. Views cost nothing; reads of weights and
 // values count once.
 #include <algorithm>
+#include <cmath>
 
 #include "vt/ir/fused.h"
 #include "vt/ir/passes.h"
@@ -36,18 +37,48 @@ double OpsAnElement(Op op) {
   }
 }
 
-// Whether the op is a linear or has one among its parts.
-bool IsLinear(Op op) {
-  if (!IsFused(op)) return op == Op::kLinear;
+// Whether the op is `what` or has it among its parts.
+bool Contains(Op op, Op what) {
+  if (!IsFused(op)) return op == what;
   for (const FusedPart& part : DefinitionOf(op).parts) {
-    if (part.op == Op::kLinear) return true;
+    if (part.op == what) return true;
   }
   return false;
 }
 
+bool IsExperts(const Value& v) { return v.kind == ValueKind::kWeight && v.shape.size() == 3; }
+
+// Rows that go through experts: tokens times choices.
+int64_t ChosenRows(const Graph& g, const Node& node, const Bucket& b) {
+  for (const ValueId v : node.inputs) {
+    const Value& ids = g.value(v);
+    if (ids.dtype == DType::kI32 && ids.shape.size() == 2) return Elements(ids.shape, b);
+  }
+  return 0;
+}
+
+// Experts that random choices meet, of all: every token's are different from one another.
+double MetExperts(const Graph& g, const Node& node, int64_t experts, const Bucket& b) {
+  const auto all = static_cast<double>(experts);
+  const double chosen = static_cast<double>(ChosenRows(g, node, b)) /
+                        static_cast<double>(std::max<int64_t>(b.tokens, 1));
+  return all * (1 - std::pow(1 - std::min(1.0, chosen / all), static_cast<double>(b.tokens)));
+}
+
 double Flops(const Graph& g, const Node& node, const Bucket& b, double attended) {
   const double elements = static_cast<double>(Elements(g.value(node.outputs[0]).shape, b));
-  if (IsLinear(node.op)) {
+  if (Contains(node.op, Op::kGroupedLinear)) {
+    double flops = 0;
+    for (const ValueId v : node.inputs) {
+      const Value& w = g.value(v);
+      if (IsExperts(w)) {
+        flops += 2 * static_cast<double>(ChosenRows(g, node, b)) *
+                 static_cast<double>(w.shape[1].At(b) * w.shape[2].At(b));
+      }
+    }
+    return flops;
+  }
+  if (Contains(node.op, Op::kLinear)) {
     // Each matrix meets every row of what is read.
     const double rows = static_cast<double>(Rows(g.value(node.inputs[0]).shape, b));
     double flops = 0;
@@ -65,6 +96,10 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
     }
     case Op::kKvWrite:
       return 0;
+    case Op::kCausalConv:
+      return 2 * elements * static_cast<double>(node.attrs.as<ConvAttrs>().width);
+    case Op::kGatedDelta:  // decay, k^T S, update, q^T S
+      return 7 * static_cast<double>(b.tokens * node.attrs.as<DeltaAttrs>().state_floats());
     case Op::kArgMax:
     case Op::kSample:
     case Op::kTopLogprobs:
@@ -91,7 +126,14 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
     const Value& v = graph.value(node.inputs[i]);
     if (v.kind == ValueKind::kState) {
       const StateGroup& group = graph.state_groups[static_cast<size_t>(v.group)];
-      if (node.op == Op::kAttention) {
+      if (group.name == kRecurrentGroup) {
+        // Read and written once a request, by the part of the slot that is the op's.
+        const auto floats = node.op == Op::kCausalConv ? node.attrs.as<ConvAttrs>().state_floats()
+                            : node.op == Op::kGatedDelta
+                                ? node.attrs.as<DeltaAttrs>().state_floats()
+                                : group.slot_bytes / 4;
+        cost.bytes += 2 * 4 * static_cast<double>(bucket.requests * floats);
+      } else if (node.op == Op::kAttention) {
         if (group.window > 0) attended = std::min(attended, static_cast<double>(group.window));
         cost.bytes +=
             static_cast<double>(bucket.requests * group.bytes_per_token_and_layer()) * attended;
@@ -100,6 +142,10 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
       }
     } else if (node.op == Op::kEmbed && i == 0) {
       cost.bytes += static_cast<double>(bucket.tokens * Bytes(v.dtype, v.shape[1].At(bucket)));
+    } else if (IsExperts(v)) {
+      const int64_t experts = v.shape[0].At(bucket);
+      cost.bytes += BytesOf(v, bucket) / static_cast<double>(experts) *
+                    MetExperts(graph, node, experts, bucket);
     } else {
       cost.bytes += BytesOf(v, bucket);
     }
