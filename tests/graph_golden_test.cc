@@ -79,7 +79,13 @@ std::vector<float> RunStep(vt::ir::Interpreter& interpreter, const vt::ir::Graph
                                                   {vt::ir::kQueryStart, Int32({0, count})},
                                                   {vt::ir::kSeqLens, Int32({start + count})},
                                                   {vt::ir::kOutputRows, Int32(rows)}};
+  // A recurrent state is read from the slot that the step before wrote, which is another each time.
+  static constexpr int32_t kSlots = 3;
+  inputs[vt::ir::kStateRead] = Int32({start == 0 ? -1 : (start - 1) % kSlots});
+  inputs[vt::ir::kStateWrite] = Int32({(start + count - 1) % kSlots});
   for (int group = 0; group < static_cast<int>(graph.state_groups.size()); ++group) {
+    if (graph.state_groups[static_cast<size_t>(group)].kind == vt::ir::StateGroup::Kind::kSlot)
+      continue;
     inputs[vt::ir::SlotsName(group)] = Int32(positions);  // block n holds tokens 16 n .. 16 n + 15
     vt::ir::Tensor blocks = Int32(table);
     blocks.shape = {1, static_cast<int64_t>(table.size())};

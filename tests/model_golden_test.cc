@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 
 #include "base/os/file.h"
 #include "model_forward.h"
@@ -102,13 +103,14 @@ TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
   }
 }
 
-// Flips the sign of half of a stored tensor's elements: works alike for f32, f16 and bf16.
-void FlipSigns(std::string& bytes, const weights::TensorInfo& tensor) {
-  const size_t width = tensor.dtype == vt::ir::DType::kF32 ? 4 : 2;
+// Flips the sign of half of the elements in one piece of a tensor: works alike for f32, f16 and
+// bf16.
+void FlipSigns(std::string& bytes, vt::ir::DType dtype, const weights::TensorPiece& piece) {
+  const size_t width = dtype == vt::ir::DType::kF32 ? 4 : 2;
   uint64_t state = 88172645463325252u;  // xorshift
-  for (uint64_t i = width - 1; i < tensor.bytes; i += width) {
+  for (uint64_t i = width - 1; i < piece.bytes; i += width) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    if (state & 1) bytes[tensor.offset + i] = static_cast<char>(bytes[tensor.offset + i] ^ 0x80);
+    if (state & 1) bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 0x80);
   }
 }
 
@@ -132,19 +134,28 @@ TEST_P(ModelGoldenTest, EveryTensorMovesTheLogits) {
                                 : (copy / fs::path(golden.path).filename()).string();
   const std::vector<std::string>& files = (*checkpoint)->files();
   for (const auto& [name, tensor] : (*checkpoint)->tensors()) {
-    const std::string& original = files[static_cast<size_t>(tensor.file)];
-    const std::string target = (copy / fs::path(original).filename()).string();
-    const auto bytes = base::os::ReadFile(original);
-    ASSERT_TRUE(bytes.ok());
-    std::string changed = *bytes;
-    FlipSigns(changed, tensor);
-    ASSERT_TRUE(base::os::WriteFile(target, changed).ok());
+    std::map<int, std::string> before, changed;  // by file
+    for (const weights::TensorPiece& piece : tensor.pieces) {
+      if (!before.contains(piece.file)) {
+        const auto bytes = base::os::ReadFile(files[static_cast<size_t>(piece.file)]);
+        ASSERT_TRUE(bytes.ok());
+        before[piece.file] = changed[piece.file] = *bytes;
+      }
+      FlipSigns(changed[piece.file], tensor.dtype, piece);
+    }
+    const auto write = [&](const std::map<int, std::string>& contents) {
+      for (const auto& [file, bytes] : contents) {
+        const fs::path target = copy / fs::path(files[static_cast<size_t>(file)]).filename();
+        EXPECT_TRUE(base::os::WriteFile(target.string(), bytes).ok());
+      }
+    };
+    write(changed);
     const auto llm = LoadFloat32(model, golden.context_is_prompt_length ? 13 : kContext);
     ASSERT_NE(llm, nullptr) << name;
     const std::vector<float> rows = Forward(*llm, golden.prompts[1], std::vector<int64_t>{64});
     EXPECT_GT(RelativeError(rows, golden.logits[1], golden.vocab), 100 * kTolerance)
         << name << " can be changed without any effect on the logits";
-    ASSERT_TRUE(base::os::WriteFile(target, *bytes).ok());
+    write(before);
   }
   fs::remove_all(copy);
 }

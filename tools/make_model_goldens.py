@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 VOCAB = 288  # 256 bytes, two special tokens, one merge, and ids that no tokenizer knows
 SENTENCEPIECE_VOCAB = 320
@@ -78,6 +79,44 @@ MODELS = {
         dict(dtype="bfloat16", style="flat", pattern=3)),
 }
 
+PARTIAL = dict(partial_rotary_factor=0.5)
+MROPE = dict(partial_rotary_factor=0.25, mrope_section=[2, 1, 1], mrope_interleaved=True)
+EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=24,
+             linear_conv_kernel_dim=4)
+LINEAR_FULL_LINEAR = ["linear_attention", "full_attention", "linear_attention"]
+
+# Experts, Gated DeltaNet and gated attention: every kind of layer, more value heads than key heads, values wider than
+# keys. `wider`: stored as a part of a model with vision, whose other tensors a text model skips.
+MODELS |= {
+    "qwen3_moe": ("Qwen3Moe", dict(rope_parameters=rope(1000000.0), head_dim=32, num_hidden_layers=3,
+                                   mlp_only_layers=[1], norm_topk_prob=True, **EXPERTS),
+                  dict(dtype="bfloat16", style="flat")),
+    "qwen3_moe_step": ("Qwen3Moe", dict(rope_parameters=rope(1000000.0), decoder_sparse_step=2, norm_topk_prob=False,
+                                        tie_word_embeddings=True, **EXPERTS, **ODD), dict(dtype="bfloat16")),
+    "mixtral": ("Mixtral", dict(rope_parameters=rope(1000000.0), sliding_window=11, num_local_experts=5,
+                                num_experts_per_tok=3, intermediate_size=24), dict(dtype="bfloat16", style="flat")),
+    "qwen3_next": ("Qwen3Next", dict(rope_parameters=rope(1000000.0, **PARTIAL), head_dim=32, num_hidden_layers=4,
+                                     layer_types=["linear_attention", "full_attention"] * 2, mlp_only_layers=[2],
+                                     shared_expert_intermediate_size=40, norm_topk_prob=True, **EXPERTS, **DELTA),
+                   dict(dtype="bfloat16", style="flat", interval=2)),
+    "qwen3_next_bias": ("Qwen3Next", dict(rope_parameters=rope(), head_dim=16, num_hidden_layers=2,
+                                          layer_types=LINEAR_FULL_LINEAR[:2], attention_bias=True,
+                                          decoder_sparse_step=2, shared_expert_intermediate_size=24,
+                                          norm_topk_prob=False, **EXPERTS, **DELTA, **ODD), dict(dtype="float16")),
+    "qwen3_5": ("Qwen3_5Text", dict(rope_parameters=rope(1000000.0, **MROPE), head_dim=32, num_hidden_layers=3,
+                                    layer_types=LINEAR_FULL_LINEAR, tie_word_embeddings=True,
+                                    **DELTA | dict(linear_conv_kernel_dim=3)),
+                dict(dtype="bfloat16", wider=("Qwen3_5ForConditionalGeneration", "qwen3_5"))),
+    "qwen3_5_moe": ("Qwen3_5MoeText", dict(
+        rope_parameters=rope(1000000.0, **MROPE), head_dim=32, num_hidden_layers=3, layer_types=LINEAR_FULL_LINEAR,
+        shared_expert_intermediate_size=40, **EXPERTS, **DELTA),
+        dict(dtype="bfloat16", wider=("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"))),
+    "qwen3_5_moe_text": ("Qwen3_5MoeText", dict(
+        rope_parameters=rope(1000000.0, **MROPE), head_dim=16, num_hidden_layers=2, layer_types=LINEAR_FULL_LINEAR[:2],
+        shared_expert_intermediate_size=24, **EXPERTS, **DELTA), dict(dtype="bfloat16", fused_experts=True)),
+}
+
 # GGUF has no field for Gemma's query scale (it is 1/sqrt(head_dim) but in the 27B models) nor, as its converter
 # writes it, for Gemma 3's pattern of layers (every sixth is global), so these keep to both.
 SP = dict(vocab_size=SENTENCEPIECE_VOCAB, bos_token_id=2, eos_token_id=1)
@@ -98,23 +137,49 @@ GGUF_MODELS = {
 }
 
 
+# llama.cpp's graphs have experts in every layer, weights that sum to 1, and values as wide as keys.
+GGUF_DELTA = DELTA | dict(linear_value_head_dim=16)
+GGUF_EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
+GGUF_MODELS |= {
+    "gguf_qwen3_moe": ("Qwen3Moe", dict(rope_parameters=rope(1000000.0), head_dim=32, norm_topk_prob=True,
+                                        **GGUF_EXPERTS), dict(pre="qwen2")),
+    "gguf_mixtral": ("Mixtral", dict(rope_parameters=rope(1000000.0), num_local_experts=5, num_experts_per_tok=3,
+                                     intermediate_size=24), dict(pre="llama-bpe")),
+    "gguf_qwen3_next": ("Qwen3Next", dict(
+        rope_parameters=rope(1000000.0, **PARTIAL), head_dim=32, num_hidden_layers=3, layer_types=LINEAR_FULL_LINEAR,
+        shared_expert_intermediate_size=40, norm_topk_prob=True, **GGUF_EXPERTS, **GGUF_DELTA), dict(pre="qwen2")),
+    "gguf_qwen3_5": ("Qwen3_5Text", dict(
+        rope_parameters=rope(1000000.0, **MROPE), head_dim=32, num_hidden_layers=3, layer_types=LINEAR_FULL_LINEAR,
+        **GGUF_DELTA), dict(pre="qwen2")),
+    "gguf_qwen3_5_moe": ("Qwen3_5MoeText", dict(
+        rope_parameters=rope(1000000.0, **MROPE), head_dim=32, layer_types=LINEAR_FULL_LINEAR[:2],
+        shared_expert_intermediate_size=40, **GGUF_EXPERTS, **GGUF_DELTA), dict(pre="qwen2", nextn=True)),
+}
+
+
 def random_model(prefix, settings, seed):
     """A model of the family with weights that all matter, in float32."""
     config = getattr(transformers, prefix + "Config")(**(BASE | settings))
     config._attn_implementation = "eager"  # the only one that applies Gemma 2's attention soft cap
-    name = {"Gemma3Text": "Gemma3ForCausalLM"}.get(prefix, prefix + "ForCausalLM")
+    config._experts_implementation = "eager"
+    name = prefix.removesuffix("Text") + "ForCausalLM"
     model = getattr(transformers, name)(config).eval()
     generator = torch.Generator().manual_seed(seed)
-    shifted = prefix.startswith("Gemma")  # Gemma's norms multiply by 1 + weight
+    # These norms multiply by 1 + weight, but for the one that is gated.
+    shifted = prefix.startswith(("Gemma", "Qwen3Next", "Qwen3_5"))
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
             if key.endswith("norm.weight"):
-                tensor.copy_(0.3 * noise + (0.0 if shifted else 1.0))
+                tensor.copy_(0.3 * noise + (0.0 if shifted and not key.endswith("linear_attn.norm.weight") else 1.0))
+            elif key.endswith("A_log"):  # some heads forget in a token, some remember the whole prompt
+                tensor.copy_(noise - 1.5)
             elif key.endswith("bias"):
                 tensor.copy_(0.5 * noise)
             elif "embed_tokens" in key:
                 tensor.copy_(0.3 * noise)
+            elif key.endswith("mlp.gate.weight"):  # a router that is sure of itself: no near ties
+                tensor.copy_(4.0 * noise / tensor.shape[-1] ** 0.5)
             else:  # rows of unit scale keep the activations near 1 and the attention far from uniform
                 tensor.copy_(1.3 * noise / tensor.shape[-1] ** 0.5)
     return model
@@ -152,7 +217,7 @@ def write_tokenizer(folder):
         {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}))
 
 
-def flatten_rope(config, pattern):
+def flatten_rope(config, pattern, interval):
     """Rewrites config.json's nested rope_parameters as the flat fields that older files carry."""
     parameters = config.pop("rope_parameters")
     if "full_attention" in parameters:
@@ -161,10 +226,51 @@ def flatten_rope(config, pattern):
         config.pop("_sliding_window_pattern", None)
         config["sliding_window_pattern"] = pattern
     config.pop("layer_types", None)
+    if interval:
+        config["full_attention_interval"] = interval
+    if "partial_rotary_factor" in parameters:
+        config["partial_rotary_factor"] = parameters.pop("partial_rotary_factor")
     config["rope_theta"] = parameters.pop("rope_theta")
     config["rope_scaling"] = None if parameters["rope_type"] == "default" else parameters
     config["torch_dtype"] = config.pop("dtype")
     return config
+
+
+def widen(folder, config, architecture, model_type):
+    """Makes a text checkpoint the text part of a multimodal one, as published: other names, and tensors of the
+    vision tower and of the head that predicts further tokens, which a text model skips."""
+    file = folder / "model.safetensors"
+    tensors = {}
+    for name, tensor in load_file(file).items():
+        inner = name.removeprefix("model.").removeprefix("language_model.")
+        tensors[name if name.startswith("lm_head.") else f"model.language_model.{inner}"] = tensor
+    hidden = config["hidden_size"]
+    tensors["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(3, 2, dtype=torch.bfloat16)
+    tensors["model.visual.patch_embed.proj.bias"] = torch.zeros(2, dtype=torch.bfloat16)
+    tensors["mtp.fc.weight"] = torch.zeros(hidden, 2 * hidden, dtype=torch.bfloat16)
+    tensors["mtp.layers.0.input_layernorm.weight"] = torch.zeros(hidden, dtype=torch.bfloat16)
+    save_file(tensors, file, metadata={"format": "pt"})
+    outer = {key: config[key] for key in ["tie_word_embeddings", "transformers_version"] if key in config}
+    config.pop("architectures")
+    return dict(architectures=[architecture], model_type=model_type, text_config=config, image_token_id=250,
+                vision_config=dict(model_type=model_type + "_vision" if "moe" in model_type else model_type,
+                                   depth=1, hidden_size=2), **outer)
+
+
+def fuse_experts(folder):
+    """Stores the experts of a layer in one tensor, gate above up, as newer files do."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    layers = sorted({name.split(".mlp.experts.")[0] for name in tensors if ".mlp.experts.0." in name})
+    for layer in layers:
+        def take(name):
+            found = []
+            while (one := f"{layer}.mlp.experts.{len(found)}.{name}.weight") in tensors:
+                found.append(tensors.pop(one))
+            return torch.stack(found)
+        tensors[f"{layer}.mlp.experts.gate_up_proj"] = torch.cat([take("gate_proj"), take("up_proj")], dim=1)
+        tensors[f"{layer}.mlp.experts.down_proj"] = take("down_proj")
+    save_file(tensors, file, metadata={"format": "pt"})
 
 
 def write_golden(out, name, path, model, purpose):
@@ -196,7 +302,11 @@ def make_safetensors(out, name, seed):
     write_tokenizer(folder)
     config = json.loads((folder / "config.json").read_text())
     if how.get("style") == "flat":
-        config = flatten_rope(config, how.get("pattern"))
+        config = flatten_rope(config, how.get("pattern"), how.get("interval"))
+    if "wider" in how:
+        config = widen(folder, config, *how["wider"])
+    if how.get("fused_experts"):
+        fuse_experts(folder)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     # What is on disk is the model: read it back, rounded weights and rewritten settings included.
     reloaded = transformers.AutoModelForCausalLM.from_pretrained(
@@ -216,7 +326,25 @@ def train_sentencepiece(folder):
     (folder / "tokenizer.vocab").unlink()
 
 
-def convert_to_gguf(checkout, folder, target, pre):
+def add_nextn(folder):
+    """Adds a layer that predicts further tokens, which the converter puts after the last."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    last = max(int(name.split(".layers.")[1].split(".")[0]) for name in tensors if ".self_attn.q_proj." in name)
+    marker = f".layers.{last}."
+    for name, tensor in list(tensors.items()):
+        if marker in name:
+            tensors["mtp.layers.0." + name.split(marker)[1]] = tensor.clone()
+    width = next(t for name, t in tensors.items() if name.endswith("input_layernorm.weight")).shape[0]
+    tensors["mtp.fc.weight"] = torch.ones(width, 2 * width)
+    for name in ["norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"]:
+        tensors[f"mtp.{name}.weight"] = torch.ones(width)
+    save_file(tensors, file, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"mtp_num_hidden_layers": 1}))
+
+
+def convert_to_gguf(checkout, folder, target, pre, nextn):
     """llama.cpp's own converter; only its table of known pre-tokenizers is answered for it."""
     sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -225,6 +353,7 @@ def convert_to_gguf(checkout, folder, target, pre):
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     hparams = ModelBase.load_hparams(folder, False)
     converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT), mmproj=False)
+    converter.no_mtp = not nextn
     with torch.inference_mode():
         converter(folder, gguf.LlamaFileType.ALL_F32, target, eager=True).write()
 
@@ -238,8 +367,10 @@ def make_gguf(out, name, seed, checkout):
         folder = Path(temporary) / "tiny"
         model.save_pretrained(folder)
         train_sentencepiece(folder) if how.get("sentencepiece") else write_tokenizer(folder)
+        if how.get("nextn"):
+            add_nextn(folder)
         with contextlib.redirect_stdout(sys.stderr):
-            convert_to_gguf(checkout, folder, out / file, how.get("pre", "default"))
+            convert_to_gguf(checkout, folder, out / file, how.get("pre", "default"), how.get("nextn", False))
     write_golden(out, name, file, model, f"{prefix} as llama.cpp's converter writes it, f32")
 
 

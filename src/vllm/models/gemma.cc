@@ -51,7 +51,7 @@ ValueId BuildGemma(Builder& b, const BuildContext& context) {
     const ValueId a = b.Attention(b.Rope(q, rope), b.Rope(k, rope), v, attention, p + "self_attn");
     const ValueId o = b.Linear(a, p + "self_attn.o_proj", c.hidden_size, bias);
     x = b.Add(x, norm(o, p + "post_attention_layernorm"));
-    const ValueId m = GatedMlp(b, c, p + "mlp.", norm(x, p + "pre_feedforward_layernorm"));
+    const ValueId m = Mlp(b, c, layer, p + "mlp.", norm(x, p + "pre_feedforward_layernorm"));
     x = b.Add(x, norm(m, p + "post_feedforward_layernorm"));
   }
   const ValueId logits = LmHead(b, c, norm(b.OutputOnly(x), "model.norm"));

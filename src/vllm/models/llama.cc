@@ -1,6 +1,6 @@
-// Llama 2 and 3, Mistral, SmolLM, Qwen 2 and Qwen 3 (dense): pre-norm attention and a gated MLP.
-// They differ in biases, in Qwen 3's norm of each head's query and key, and in which layers attend
-// through a window.
+// Llama 2 and 3, Mistral, Mixtral, SmolLM, Qwen 2 and Qwen 3: pre-norm attention and a gated MLP or
+// experts. They differ in biases, in Qwen 3's norm of each head's query and key, and in which
+// layers attend through a window.
 #include <cmath>
 
 #include "base/strings.h"
@@ -18,7 +18,7 @@ ValueId BuildLlama(Builder& b, const BuildContext& context) {
   const int64_t hd = c.head_dim;
   // Qwen 2 has biases on q, k and v alone; Llama's attention_bias means all four.
   const bool qkv_bias = c.family == "qwen2" || c.attention_bias;
-  const bool head_norm = c.family == "qwen3";
+  const bool head_norm = c.family == "qwen3" || c.family == "qwen3_moe";
 
   ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
@@ -43,13 +43,13 @@ ValueId BuildLlama(Builder& b, const BuildContext& context) {
     x = b.Add(x, b.Linear(a, p + "self_attn.o_proj", c.hidden_size,
                           c.attention_bias && c.family != "qwen2"));
     const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, GatedMlp(b, c, p + "mlp.", m));
+    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
   }
   return LmHead(b, c, b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps));
 }
 
 }  // namespace
 
-VLLM_MODEL_FAMILY(llama, BuildLlama, "llama", "mistral", "qwen2", "qwen3")
+VLLM_MODEL_FAMILY(llama, BuildLlama, "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 
 }  // namespace vllm::models

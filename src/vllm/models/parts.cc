@@ -26,21 +26,52 @@ ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, ValueId x) {
   return b.Linear(x, "model.embed_tokens", c.vocab_size);
 }
 
-ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
-                 ValueId x) {
-  Activation act = Activation::kSilu;
-  if (c.hidden_act == "gelu_pytorch_tanh" || c.hidden_act == "gelu_new") {
-    act = Activation::kGeluTanh;
-  } else if (c.hidden_act == "gelu") {
-    act = Activation::kGelu;
-  } else if (c.hidden_act == "relu") {
-    act = Activation::kRelu;
-  } else if (c.hidden_act != "silu" && c.hidden_act != "swish") {
+namespace {
+
+Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c) {
+  if (c.hidden_act == "gelu_pytorch_tanh" || c.hidden_act == "gelu_new")
+    return Activation::kGeluTanh;
+  if (c.hidden_act == "gelu") return Activation::kGelu;
+  if (c.hidden_act == "relu") return Activation::kRelu;
+  if (c.hidden_act != "silu" && c.hidden_act != "swish")
     b.Fail(fmt::format("hidden_act '{}' is not implemented", base::Printable(c.hidden_act)));
-  }
-  const ValueId gate = b.Linear(x, prefix + "gate_proj", c.intermediate_size, c.mlp_bias);
-  const ValueId up = b.Linear(x, prefix + "up_proj", c.intermediate_size, c.mlp_bias);
-  return b.Linear(b.Mul(b.Act(gate, act), up), prefix + "down_proj", c.hidden_size, c.mlp_bias);
+  return Activation::kSilu;
+}
+
+// The weighted sum of a token's experts, and the shared expert, which has a gate of its own.
+ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
+                  ValueId x) {
+  const weights::Experts& e = c.experts;
+  const vt::ir::Builder::Routed routed =
+      b.Router(b.Linear(x, prefix + "gate", e.count),
+               {.top_k = e.per_token, .normalise = e.normalise}, prefix + "router");
+  const std::string p = prefix + "experts.";
+  const ValueId gate =
+      b.GroupedLinear(x, routed.ids, p + "gate_proj", e.count, e.intermediate_size);
+  const ValueId up = b.GroupedLinear(x, routed.ids, p + "up_proj", e.count, e.intermediate_size);
+  const ValueId down = b.GroupedLinear(b.Mul(b.Act(gate, ActivationOf(b, c)), up), routed.ids,
+                                       p + "down_proj", e.count, c.hidden_size);
+  const ValueId sum = b.ExpertSum(down, routed.weights);
+  if (e.shared_intermediate_size == 0) return sum;
+  const ValueId shared = GatedMlp(b, c, prefix + "shared_expert.", x, e.shared_intermediate_size);
+  const ValueId share = b.Act(b.Linear(x, prefix + "shared_expert_gate", 1), Activation::kSigmoid);
+  return b.Add(sum, b.ScaleRows(shared, share));
+}
+
+}  // namespace
+
+ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix, ValueId x,
+                 int64_t width) {
+  const ValueId gate = b.Linear(x, prefix + "gate_proj", width, c.mlp_bias);
+  const ValueId up = b.Linear(x, prefix + "up_proj", width, c.mlp_bias);
+  return b.Linear(b.Mul(b.Act(gate, ActivationOf(b, c)), up), prefix + "down_proj", c.hidden_size,
+                  c.mlp_bias);
+}
+
+ValueId Mlp(vt::ir::Builder& b, const weights::Config& c, int64_t layer, const std::string& prefix,
+            ValueId x) {
+  return c.IsSparse(layer) ? ExpertMlp(b, c, prefix, x)
+                           : GatedMlp(b, c, prefix, x, c.intermediate_size);
 }
 
 }  // namespace vllm::models

@@ -1,4 +1,5 @@
-// What families share: rope from the configuration and the language-model head.
+// What families share: rope from the configuration, MLPs with and without experts, and the
+// language-model head.
 #pragma once
 
 #include <string>
@@ -16,8 +17,13 @@ vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
 // are not tied.
 vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x);
 
-// down(act(gate(x)) * up(x)), names "<prefix>gate_proj" and so on.
+// down(act(gate(x)) * up(x)) of `width` between, names "<prefix>gate_proj" and so on.
 vt::ir::ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
-                         vt::ir::ValueId x);
+                         vt::ir::ValueId x, int64_t width);
+
+// The layer's MLP: a gated one, or experts where the configuration says so. Names
+// "<prefix>gate_proj" or "<prefix>experts.gate_proj" and so on.
+vt::ir::ValueId Mlp(vt::ir::Builder& b, const weights::Config& c, int64_t layer,
+                    const std::string& prefix, vt::ir::ValueId x);
 
 }  // namespace vllm::models

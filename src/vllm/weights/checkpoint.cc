@@ -1,6 +1,7 @@
 #include "vllm/weights/checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -15,6 +16,8 @@
 #include "vllm/weights/mix.h"
 #include "vllm/weights/name_map.h"
 #include "vllm/weights/safetensors.h"
+#include "vllm/weights/virtual_tensors.h"
+#include "vt/ir/quant.h"
 
 namespace vllm::weights {
 namespace {
@@ -44,18 +47,49 @@ class MappedCheckpoint : public Checkpoint {
     if (info == nullptr)
       return Error{Code::kNotFound,
                    fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
-    return maps_[static_cast<size_t>(info->file)].bytes().subspan(info->offset, info->bytes);
+    if (info->pieces.size() == 1) return View(info->pieces[0]);
+    const std::lock_guard lock(mutex_);
+    auto [it, fresh] = joined_.try_emplace(name);
+    if (fresh) {
+      it->second.reserve(info->bytes);
+      for (const TensorPiece& p : info->pieces) {
+        const std::span<const std::byte> part = View(p);
+        it->second.insert(it->second.end(), part.begin(), part.end());
+      }
+    }
+    return std::span<const std::byte>(it->second);
+  }
+  Result<std::span<const std::byte>> Range(const std::string& name, uint64_t begin,
+                                           uint64_t end) const override {
+    const TensorInfo* info = Find(name);
+    if (info == nullptr) return Data(name);
+    uint64_t at = 0;
+    for (const TensorPiece& p : info->pieces) {
+      if (begin >= at && end <= at + p.bytes) return View(p).subspan(begin - at, end - begin);
+      at += p.bytes;
+    }
+    return Checkpoint::Range(name, begin, end);
   }
   void DropPages(const std::string& name) const override {
     const TensorInfo* info = Find(name);
-    if (info != nullptr)
-      maps_[static_cast<size_t>(info->file)].DropPages(info->offset, info->bytes);
+    if (info == nullptr) return;
+    DropBytes(name, 0, static_cast<int64_t>(info->bytes));
+    const std::lock_guard lock(mutex_);
+    joined_.erase(name);
   }
   void DropBytes(const std::string& name, int64_t begin, int64_t end) const override {
     const TensorInfo* info = Find(name);
     if (info == nullptr) return;
-    maps_[static_cast<size_t>(info->file)].DropPages(info->offset + static_cast<size_t>(begin),
-                                                     static_cast<size_t>(end - begin));
+    int64_t at = 0;  // of the piece in the tensor
+    for (const TensorPiece& p : info->pieces) {
+      const auto size = static_cast<int64_t>(p.bytes);
+      const int64_t from = std::max(begin - at, int64_t{0}), to = std::min(end - at, size);
+      if (from < to) {
+        maps_[static_cast<size_t>(p.file)].DropPages(p.offset + static_cast<uint64_t>(from),
+                                                     static_cast<size_t>(to - from));
+      }
+      at += size;
+    }
   }
 
  protected:
@@ -66,7 +100,42 @@ class MappedCheckpoint : public Checkpoint {
     files_.push_back(path);
     return {};
   }
+  // After all files are read.
+  Status Finish() {
+    const Status status = MakeVirtualTensors(config_, tensors_);
+    return status ? CheckRouters() : status.error().In(files_[0]);
+  }
   std::vector<MappedFile> maps_;
+
+ private:
+  std::span<const std::byte> View(const TensorPiece& p) const {
+    return maps_[static_cast<size_t>(p.file)].bytes().subspan(p.offset, p.bytes);
+  }
+  // A router that isn't a number chooses no expert, and a model without experts still writes text.
+  Status CheckRouters() const {
+    for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+      const std::string name = fmt::format("model.layers.{}.mlp.gate.weight", layer);
+      const TensorInfo* info = config_.IsSparse(layer) ? Find(name) : nullptr;
+      if (info == nullptr) continue;
+      int64_t count = 1;
+      for (const int64_t n : info->shape) count *= n;
+      const Result<std::span<const std::byte>> data = Data(name);
+      if (!data) return data.error();
+      const std::vector<std::byte> aligned(data->begin(), data->end());
+      std::vector<float> values(static_cast<size_t>(count));
+      vt::ir::Dequantize(info->dtype, aligned.data(), values.data(), count);
+      if (!std::all_of(values.begin(), values.end(), [](float f) { return std::isfinite(f); })) {
+        return Error{Code::kCorrupt,
+                     fmt::format("{}: tensor '{}' holds values that are no numbers, so it can't "
+                                 "choose experts",
+                                 files_[0], name)};
+      }
+    }
+    return {};
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<std::byte>> joined_;  // guarded by mutex_
 };
 
 class GgufCheckpoint final : public MappedCheckpoint {
@@ -171,11 +240,21 @@ class GgufCheckpoint final : public MappedCheckpoint {
           if (!status) return status.error().In(files_[i]);
           continue;
         }
-        TensorInfo info{t.dtype, t.shape, static_cast<int>(i), t.offset, t.bytes};
+        if (IsNextN(t.name)) continue;
+        TensorInfo info{t.dtype, t.shape, {{static_cast<int>(i), t.offset, t.bytes}}, t.bytes};
         tensors_.emplace(HfFromGguf(config_.family, t.name).value_or(t.name), std::move(info));
       }
     }
-    return {};
+    return Finish();
+  }
+
+  // Of the layers after the last, which only predict further tokens.
+  bool IsNextN(const std::string& name) const {
+    for (int64_t i = 0; i < config_.nextn_layers; ++i) {
+      if (base::StartsWith(name, fmt::format("blk.{}.", config_.num_hidden_layers + i)))
+        return true;
+    }
+    return false;
   }
 
   Status ReadRopeFrequencies(const GgufTensor& t, size_t file) {
@@ -207,6 +286,14 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
     Result<Config> config = ConfigFromDirectory(folder);
     if (!config) return config.error();
     config_ = *std::move(config);
+    const Status status = LoadTensors(folder);
+    return status ? Finish() : status;
+  }
+
+ private:
+  using Index = std::map<std::string, std::string>;
+
+  Status LoadTensors(const std::string& folder) {
     const std::string index = folder + "/model.safetensors.index.json";
     if (base::os::FileExists(index)) return LoadShards(index);
     const std::string single = folder + "/model.safetensors";
@@ -227,9 +314,6 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
                     "*.safetensors files belong to the model",
                     folder, found.size())};
   }
-
- private:
-  using Index = std::map<std::string, std::string>;
 
   Status LoadShards(const std::string& index_path) {
     const Result<std::string> text = base::os::ReadFile(index_path, size_t{256} << 20);
@@ -279,7 +363,7 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
       }
       const std::optional<std::string> name = CanonicalName(t.name);
       if (!name) continue;
-      TensorInfo info{t.dtype, std::move(t.shape), file, t.offset, t.bytes};
+      TensorInfo info{t.dtype, std::move(t.shape), {{file, t.offset, t.bytes}}, t.bytes};
       if (!tensors_.emplace(*name, std::move(info)).second) {
         return Error{Code::kCorrupt,
                      fmt::format("{}: tensor '{}' is there twice under different prefixes", path,
@@ -314,7 +398,7 @@ class DummyCheckpoint final : public Checkpoint {
     }
     std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(config_);
     model_ = {config_.num_hidden_layers, config_.num_heads / config_.num_kv_heads,
-              !expected.contains("lm_head.weight")};
+              config_.experts.count, !expected.contains("lm_head.weight")};
     for (const auto& [name, shape] : expected) {
       const Result<TensorInfo> made = Want(name, shape);
       if (!made) return made.error();
@@ -353,7 +437,9 @@ class DummyCheckpoint final : public Checkpoint {
     if (fresh) {
       it->second.resize(info->bytes);
       // Norm weights are about one, counting what the model adds to them.
-      const float mean = base::EndsWith(name, "norm.weight") ? 1 - config_.norm_weight_offset : 0;
+      const float offset =
+          base::EndsWith(name, "linear_attn.norm.weight") ? 0 : config_.norm_weight_offset;
+      const float mean = base::EndsWith(name, "norm.weight") ? 1 - offset : 0;
       FillRandom(name, seed_, info->dtype, mean, it->second);
     }
     return std::span<const std::byte>(it->second);
@@ -385,6 +471,13 @@ Result<std::unique_ptr<Checkpoint>> Load(const Arguments&... arguments) {
 const TensorInfo* Checkpoint::Find(const std::string& name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+Result<std::span<const std::byte>> Checkpoint::Range(const std::string& name, uint64_t begin,
+                                                     uint64_t end) const {
+  const Result<std::span<const std::byte>> all = Data(name);
+  if (!all) return all.error();
+  return all->subspan(begin, end - begin);
 }
 
 Result<TensorInfo> Checkpoint::Want(const std::string& name, const std::vector<int64_t>& shape) {

@@ -31,11 +31,19 @@ struct OpenOptions {
   uint64_t seed = 0;         // of dummy weights
 };
 
+// A range of a file.
+struct TensorPiece {
+  int file = 0;         // index into files()
+  uint64_t offset = 0;  // from the file's begin
+  uint64_t bytes = 0;
+};
+
 struct TensorInfo {
   vt::ir::DType dtype = vt::ir::DType::kF32;
   std::vector<int64_t> shape;  // outermost first; empty for a scalar
-  int file = -1;               // index into files(); -1 for random weights
-  uint64_t offset = 0;         // from the file's begin
+  // Where its bytes are, in order; several for a tensor that is made of row ranges of others
+  // (virtual_tensors.h). Empty for random weights.
+  std::vector<TensorPiece> pieces;
   uint64_t bytes = 0;
 };
 
@@ -62,8 +70,13 @@ class Checkpoint {
 
   // A tensor's bytes. Files: a view of the map, valid as long as the checkpoint. Random weights:
   // made by the first call and valid until DropPages. Plain types are aligned to their size only
-  // where the file aligns them: safetensors may not. Errors: kNotFound.
+  // where the file aligns them: safetensors may not. A tensor of several pieces is copied together
+  // by the first call; the copy is valid until DropPages. Errors: kNotFound.
   virtual base::Result<std::span<const std::byte>> Data(const std::string& name) const = 0;
+  // Bytes [begin, end) of it, without a copy where one piece holds them: of a tensor of experts
+  // [E, N, K] those of one expert. REQUIRES: begin <= end <= the tensor's bytes.
+  virtual base::Result<std::span<const std::byte>> Range(const std::string& name, uint64_t begin,
+                                                         uint64_t end) const;
 
   // The tensor's bytes are not needed for now: gives memory back. A later Data() brings the same
   // bytes.

@@ -39,15 +39,40 @@ struct Rope {
   std::vector<float> frequency_factors;
 };
 
-enum class LayerType : uint8_t { kFull, kSliding };
+enum class LayerType : uint8_t { kFull, kSliding, kLinear };
+
+// The experts of sparse layers: a router picks `per_token` of `count` gated MLPs for each token.
+struct Experts {
+  int64_t count = 0;  // 0: the model has none
+  int64_t per_token = 0;
+  int64_t intermediate_size = 0;
+  int64_t shared_intermediate_size = 0;  // of the MLP that every token passes; 0: there is none
+  bool normalise = true;                 // the weights of a token's experts sum to 1
+};
+
+// Gated DeltaNet (arXiv 2412.06464), the mathematics of LayerType::kLinear.
+struct DeltaNet {
+  int64_t k_heads = 0;  // 0: the model has no such layers
+  int64_t v_heads = 0;  // a multiple of k_heads
+  int64_t k_dim = 0, v_dim = 0;
+  int64_t conv_width = 0;
+  // Which key head value head h reads: h % k_heads (GGUF's converter of Qwen 3.5 reorders them so)
+  // instead of h / (v_heads / k_heads).
+  bool tiled = false;
+  // The decay is stored as log(-A) (Hugging Face's A_log) instead of A (GGUF).
+  bool log_a = true;
+  int64_t channels() const { return 2 * k_heads * k_dim + v_heads * v_dim; }
+};
 
 struct Config {
   std::string architecture;  // "LlamaForCausalLM"; for GGUF the general.architecture
-  std::string family;        // llama, mistral, qwen2, qwen3, gemma2, gemma3
+  // llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5, qwen3_5_moe, gemma2,
+  // gemma3
+  std::string family;
   bool from_gguf = false;
 
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
+  int64_t intermediate_size = 0;  // of layers with a dense MLP; 0 where there are none
   int64_t num_hidden_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
@@ -72,12 +97,26 @@ struct Config {
     return layer_types[static_cast<size_t>(layer)] == LayerType::kSliding ? sliding_window : 0;
   }
 
+  Experts experts;
+  std::vector<bool> sparse_layers;  // one a layer: whether its MLP is the experts; may be empty
+  bool IsSparse(int64_t layer) const {
+    return !sparse_layers.empty() && sparse_layers[static_cast<size_t>(layer)];
+  }
+  DeltaNet delta;
+  bool IsLinear(int64_t layer) const {
+    return layer_types[static_cast<size_t>(layer)] == LayerType::kLinear;
+  }
+  // The attention's output is multiplied by the sigmoid of a projection beside the query's.
+  bool attention_gate = false;
+  // Layers after the last that only predict further tokens (GGUF's nextn_predict_layers): skipped.
+  int64_t nextn_layers = 0;
+
   float attn_logit_softcapping = 0;   // 0: none
   float final_logit_softcapping = 0;  // 0: none
   double query_pre_attn_scalar =
       0;  // scores are scaled by 1 / sqrt of this; head_dim where a family has none
   float norm_weight_offset =
-      0;  // 1 for Gemma in safetensors; GGUF's converter has added it already
+      0;  // 1 for Gemma, Qwen3-Next and Qwen 3.5 in safetensors; GGUF's converter has added it
 
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // config.json's and generation_config.json's

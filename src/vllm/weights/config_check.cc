@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "vllm/weights/config_hybrid.h"
 
 namespace vllm::weights {
 
@@ -28,10 +29,14 @@ Status CheckConfig(const Config& c) {
     std::string_view field;
     int64_t value, most;
   };
+  const bool dense =
+      c.sparse_layers.empty() ||
+      std::find(c.sparse_layers.begin(), c.sparse_layers.end(), false) != c.sparse_layers.end();
   // Each limit is several times the largest published model's.
   const std::array<Bound, 8> bounds = {
       {{"hidden_size", c.hidden_size, 1 << 18},
-       {"intermediate_size", c.intermediate_size, 1 << 20},
+       // No layer reads it where all have experts, so a file may lack it.
+       {"intermediate_size", dense ? c.intermediate_size : 1, 1 << 20},
        {"num_hidden_layers", c.num_hidden_layers, 1 << 12},
        {"num_attention_heads", c.num_heads, 1 << 12},
        {"num_key_value_heads", c.num_kv_heads, 1 << 12},
@@ -86,7 +91,7 @@ Status CheckConfig(const Config& c) {
         fmt::format("sliding_window is {}: windowed layers need a positive number of tokens",
                     c.sliding_window)};
   }
-  return {};
+  return CheckHybrid(c);
 }
 
 }  // namespace vllm::weights

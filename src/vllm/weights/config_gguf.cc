@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "vllm/weights/config.h"
 #include "vllm/weights/config_check.h"
+#include "vllm/weights/config_hybrid.h"
 #include "vllm/weights/config_rope.h"
 #include "vllm/weights/gguf.h"
 
@@ -20,11 +21,31 @@ using base::Printable;
 using base::Result;
 using base::Status;
 
-constexpr std::array<std::string_view, 5> kArchitectures = {"llama", "qwen2", "qwen3", "gemma2",
-                                                            "gemma3"};
+struct Architecture {
+  std::string_view gguf, family;
+};
+// "llama" with experts is mixtral.
+constexpr std::array<Architecture, 9> kArchitectures = {{{"llama", "llama"},
+                                                         {"qwen2", "qwen2"},
+                                                         {"qwen3", "qwen3"},
+                                                         {"qwen3moe", "qwen3_moe"},
+                                                         {"qwen3next", "qwen3_next"},
+                                                         {"qwen35", "qwen3_5"},
+                                                         {"qwen35moe", "qwen3_5_moe"},
+                                                         {"gemma2", "gemma2"},
+                                                         {"gemma3", "gemma3"}}};
+
+// Of families with experts alone.
+constexpr std::array<std::string_view, 7> kExpertKeys = {"expert_count",
+                                                         "expert_used_count",
+                                                         "expert_feed_forward_length",
+                                                         "expert_shared_feed_forward_length",
+                                                         "expert_gating_func",
+                                                         "expert_weights_norm",
+                                                         "expert_weights_scale"};
 
 // Keys that sound like mathematics and are read below, or don't matter.
-constexpr std::array<std::string_view, 20> kKnownKeys = {"attention.layer_norm_rms_epsilon",
+constexpr std::array<std::string_view, 21> kKnownKeys = {"attention.layer_norm_rms_epsilon",
                                                          "attention.sliding_window",
                                                          "attention.sliding_window_pattern",
                                                          "attention.scale",
@@ -41,6 +62,7 @@ constexpr std::array<std::string_view, 20> kKnownKeys = {"attention.layer_norm_r
                                                          "rope.scaling.yarn_beta_fast",
                                                          "rope.scaling.yarn_beta_slow",
                                                          "rope.dimension_count_swa",
+                                                         "rope.dimension_sections",
                                                          "attn_logit_softcapping",
                                                          "final_logit_softcapping",
                                                          "interleave_moe_layer_step"};
@@ -179,8 +201,11 @@ void ReadWindowKeys(const GgufMetadata& m, Reader& r, Config& c) {
 
 void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, Reader& r, Config& c) {
   c.hidden_size = r.Int("embedding_length");
-  c.num_hidden_layers = r.Int("block_count");
-  c.intermediate_size = r.Int("feed_forward_length");
+  c.nextn_layers = IsHybrid(c.family) ? r.Int("nextn_predict_layers", 0) : 0;
+  c.num_hidden_layers = r.Int("block_count") - c.nextn_layers;
+  // A file whose layers all have experts may lack it.
+  c.intermediate_size =
+      HasExperts(c.family) ? r.Int("feed_forward_length", 0) : r.Int("feed_forward_length");
   c.num_heads = r.Int("attention.head_count");
   c.num_kv_heads = r.Int("attention.head_count_kv", c.num_heads);
   c.max_position_embeddings = r.Int("context_length");
@@ -236,6 +261,79 @@ void ReadFamilyKeys(Reader& r, Config& c) {
   }
 }
 
+// llama.cpp's graphs of these architectures have experts in every layer, chosen by softmax, whose
+// weights sum to 1; a file that asks for something else is refused.
+void ReadExpertKeys(const GgufMetadata& m, Reader& r, Config& c) {
+  if (!HasExperts(c.family)) return;
+  c.sparse_layers.assign(static_cast<size_t>(c.num_hidden_layers), true);
+  Experts& e = c.experts;
+  e.count = r.Int("expert_count");
+  e.per_token = r.Int("expert_used_count");
+  if (r.error()) return;
+  const int64_t of_layer = e.per_token > 0 ? c.intermediate_size / e.per_token : 0;
+  e.intermediate_size =
+      r.Int("expert_feed_forward_length", c.family == "mixtral" ? c.intermediate_size : of_layer);
+  if (c.family == "qwen3_next" || c.family == "qwen3_5_moe")
+    e.shared_intermediate_size = r.Int("expert_shared_feed_forward_length", c.intermediate_size);
+  for (const auto& [name, usual] : {std::pair{"expert_gating_func", 1.0},  // softmax
+                                    {"expert_weights_norm", 1.0},
+                                    {"expert_weights_scale", 1.0}}) {
+    if (!r.Has(name)) continue;
+    const Result<bool> flag = m.Bool(r.Key(name), false);
+    const double value = flag ? static_cast<double>(*flag) : r.Number(name);
+    if (r.error()) return;
+    const bool unset = value == 0 && std::string_view(name) != "expert_weights_norm";
+    if (value != usual && !unset)
+      r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' = {} is not implemented for {}",
+                                              r.Key(name), value, c.family)});
+  }
+}
+
+void ReadDeltaKeys(const GgufMetadata& m, Reader& r, Config& c) {
+  if (!IsHybrid(c.family)) return;
+  c.attention_gate = true;
+  DeltaNet& d = c.delta;
+  d.conv_width = r.Int("ssm.conv_kernel");
+  d.k_dim = r.Int("ssm.state_size");
+  d.k_heads = r.Int("ssm.group_count");
+  d.v_heads = r.Int("ssm.time_step_rank");
+  const int64_t inner = r.Int("ssm.inner_size");
+  if (r.error()) return;
+  if (d.v_heads < 1 || inner % d.v_heads != 0) {
+    r.Fail({Code::kCorrupt,
+            fmt::format("metadata key '{}' is {}, with {} {}", r.Key("ssm.time_step_rank"),
+                        d.v_heads, r.Key("ssm.inner_size"), inner)});
+    return;
+  }
+  d.v_dim = inner / d.v_heads;
+  d.log_a = false;
+  d.tiled = c.family != "qwen3_next";
+
+  const std::string key = r.Key("attention.recurrent_layers");
+  if (m.Has(key)) {
+    const Result<std::vector<int64_t>> list = m.Ints(key);
+    if (!list) {
+      r.Fail(list.error());
+    } else if (static_cast<int64_t>(list->size()) != c.num_hidden_layers + c.nextn_layers) {
+      r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' has {} entries for {} layers", key,
+                                          list->size(), c.num_hidden_layers + c.nextn_layers)});
+    } else {
+      for (size_t i = 0; i < c.layer_types.size(); ++i)
+        c.layer_types[i] = (*list)[i] != 0 ? LayerType::kLinear : LayerType::kFull;
+    }
+    return;
+  }
+  const int64_t interval = r.Int("full_attention_interval", 4);
+  if (interval < 1) {
+    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}: it must be at least 1",
+                                        r.Key("full_attention_interval"), interval)});
+    return;
+  }
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
+    if ((i + 1) % interval != 0) c.layer_types[static_cast<size_t>(i)] = LayerType::kLinear;
+  }
+}
+
 void ReadTokenKeys(const GgufMetadata& m, Reader& r, Config& c) {
   for (const std::string_view name : {"bos", "eos", "eot", "eom"}) {
     const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
@@ -263,20 +361,28 @@ Result<Config> ConfigFromGguf(const GgufMetadata& m, const GgufShapeOf& shape_of
   c.from_gguf = true;
   const Result<std::string_view> architecture = m.String("general.architecture");
   if (!architecture) return architecture.error();
-  if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) ==
-      kArchitectures.end()) {
+  std::vector<std::string_view> names;
+  for (const Architecture& a : kArchitectures) {
+    names.push_back(a.gguf);
+    if (a.gguf == *architecture) c.family = std::string(a.family);
+  }
+  if (c.family.empty()) {
     return Error{Code::kUnsupported,
                  fmt::format("general.architecture '{}' is not implemented (these are: {})",
-                             Printable(*architecture), fmt::join(kArchitectures, ", "))};
+                             Printable(*architecture), fmt::join(names, ", "))};
   }
-  c.architecture = c.family = std::string(*architecture);
+  c.architecture = std::string(*architecture);
+  if (c.family == "llama" && m.Has("llama.expert_count") && !SaysNothing(m, "llama.expert_count"))
+    c.family = "mixtral";
   const std::string prefix = c.architecture + ".";
   for (const std::string_view key : m.keys()) {
     if (!base::StartsWith(key, prefix) || !SoundsLikeMathematics(key.substr(prefix.size())))
       continue;
     const std::string_view name = key.substr(prefix.size());
-    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), name) == kKnownKeys.end() &&
-        !SaysNothing(m, key)) {
+    const auto in = [&](const auto& keys) {
+      return std::find(keys.begin(), keys.end(), name) != keys.end();
+    };
+    if (!in(kKnownKeys) && !(HasExperts(c.family) && in(kExpertKeys)) && !SaysNothing(m, key)) {
       return Error{Code::kUnsupported,
                    fmt::format("metadata key '{}' is not implemented", Printable(key))};
     }
@@ -286,12 +392,18 @@ Result<Config> ConfigFromGguf(const GgufMetadata& m, const GgufShapeOf& shape_of
   if (r.error()) return *r.error();
   ReadFamilyKeys(r, c);
   ReadWindowKeys(m, r, c);
+  ReadExpertKeys(m, r, c);
+  ReadDeltaKeys(m, r, c);
   ReadTokenKeys(m, r, c);
   if (r.error()) return *r.error();
   // GGUF's converter interleaves the rows of q and k of this architecture (Llama and Mistral).
-  c.rope_interleaved = c.family == "llama";
+  c.rope_interleaved = c.architecture == "llama";
   c.tie_word_embeddings = shape_of("output.weight").empty();
-  c.attention_bias = c.family != "qwen2" && !shape_of("blk.0.attn_q.bias").empty();
+  const auto full = std::find_if(c.layer_types.begin(), c.layer_types.end(),
+                                 [](LayerType t) { return t != LayerType::kLinear; });
+  c.attention_bias =
+      c.family != "qwen2" &&
+      !shape_of(fmt::format("blk.{}.attn_q.bias", full - c.layer_types.begin())).empty();
   c.mlp_bias = !shape_of("blk.0.ffn_gate.bias").empty();
   ReadRopeKeys(r, c);
   if (r.error()) return *r.error();

@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "vllm/weights/config.h"
 #include "vllm/weights/config_check.h"
+#include "vllm/weights/config_hybrid.h"
 #include "vllm/weights/config_rope.h"
 
 namespace vllm::weights {
@@ -30,8 +31,9 @@ struct FamilyDefaults {
   std::string_view family;
   std::string_view architecture;  // of the text model
   std::string_view model_type;
-  int64_t kv_heads;  // 0: as many as heads
-  int64_t head_dim;  // 0: hidden_size / heads
+  std::string_view wider_architecture, wider_type;  // of the model with vision around it; or empty
+  int64_t kv_heads;                                 // 0: as many as heads
+  int64_t head_dim;                                 // 0: hidden_size / heads
   int64_t sliding_window;
   int64_t max_position_embeddings;
   std::string_view activation_key, activation;
@@ -39,18 +41,30 @@ struct FamilyDefaults {
   float attention_cap, final_cap;
 };
 
-constexpr std::array<FamilyDefaults, 6> kFamilies = {{
-    {"llama", "LlamaForCausalLM", "llama", 0, 0, 0, 2048, "hidden_act", "silu", true, true, 0, 0},
-    {"mistral", "MistralForCausalLM", "mistral", 8, 0, 4096, 131072, "hidden_act", "silu", false,
+constexpr std::array<FamilyDefaults, 11> kFamilies = {{
+    {"llama", "LlamaForCausalLM", "llama", "", "", 0, 0, 0, 2048, "hidden_act", "silu", true, true,
+     0, 0},
+    {"mistral", "MistralForCausalLM", "mistral", "", "", 8, 0, 4096, 131072, "hidden_act", "silu",
+     false, false, 0, 0},
+    {"mixtral", "MixtralForCausalLM", "mixtral", "", "", 8, 0, 0, 131072, "hidden_act", "silu",
+     false, false, 0, 0},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", "", "", 32, 0, 4096, 32768, "hidden_act", "silu", false,
      false, 0, 0},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", 32, 0, 4096, 32768, "hidden_act", "silu", false, false,
-     0, 0},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", 32, 128, 4096, 32768, "hidden_act", "silu", true, false,
-     0, 0},
-    {"gemma2", "Gemma2ForCausalLM", "gemma2", 4, 256, 4096, 8192, "hidden_activation",
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", "", "", 32, 128, 4096, 32768, "hidden_act", "silu", true,
+     false, 0, 0},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", "", "", 4, 0, 4096, 32768, "hidden_act",
+     "silu", true, false, 0, 0},
+    {"qwen3_next", "Qwen3NextForCausalLM", "qwen3_next", "", "", 2, 256, 0, 32768, "hidden_act",
+     "silu", true, false, 0, 0},
+    {"qwen3_5", "Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3_5ForConditionalGeneration", "qwen3_5",
+     4, 256, 0, 32768, "hidden_act", "silu", true, false, 0, 0},
+    {"qwen3_5_moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text",
+     "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", 2, 256, 0, 32768, "hidden_act", "silu",
+     true, false, 0, 0},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2", "", "", 4, 256, 4096, 8192, "hidden_activation",
      "gelu_pytorch_tanh", true, false, 50, 30},
-    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", 4, 256, 4096, 131072, "hidden_activation",
-     "gelu_pytorch_tanh", true, false, 0, 0},
+    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration", "gemma3", 4,
+     256, 4096, 131072, "hidden_activation", "gelu_pytorch_tanh", true, false, 0, 0},
 }};
 
 // Options that sound like mathematics and are read, or don't matter to a trained dense model.
@@ -96,6 +110,7 @@ Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
   for (const auto& [key, value] : o) {
     const std::string_view name(key);
     if (!SoundsLikeMathematics(name) || SaysNothing(value)) continue;
+    if (IsExpertOption(family.family, name)) continue;
     if (std::find(kKnownOptions.begin(), kKnownOptions.end(), name) == kKnownOptions.end()) {
       return Error{Code::kUnsupported,
                    fmt::format("{} = {}: this option is not implemented for {}", Printable(name),
@@ -133,10 +148,9 @@ Result<const FamilyDefaults*> FindFamily(const json::object& whole, Config& c) {
   for (const FamilyDefaults& f : kFamilies) {
     names.push_back(f.architecture);
     const bool by_type =
-        c.architecture.empty() &&
-        (*model_type == f.model_type || (*model_type == "gemma3" && f.family == "gemma3"));
-    const bool vision = c.architecture == "Gemma3ForConditionalGeneration" && f.family == "gemma3";
-    if (c.architecture != f.architecture && !by_type && !vision) continue;
+        c.architecture.empty() && (*model_type == f.model_type || (*model_type == f.wider_type));
+    const bool wider = !c.architecture.empty() && c.architecture == f.wider_architecture;
+    if (c.architecture != f.architecture && !by_type && !wider) continue;
     if (by_type) c.architecture = std::string(f.architecture);
     c.family = std::string(f.family);
     return &f;
@@ -173,6 +187,7 @@ Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
   // files leave out more.
   const bool gemma3 = f.family == "gemma3";
   for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers"}) {
+    if (f.family == "qwen3_5_moe" && key == "intermediate_size") continue;  // no dense layers
     if (Set(o, key) == nullptr)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
@@ -245,18 +260,21 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   if (!window) return window.error();
   const bool qwen = f.family == "qwen2" || f.family == "qwen3";
   const bool gemma = f.family == "gemma2" || f.family == "gemma3";
-  const Result<bool> use = base::JsonBool(o, "use_sliding_window", !qwen);
+  const Result<bool> use =
+      base::JsonBool(o, "use_sliding_window", !qwen && f.family != "qwen3_moe");
   if (!use) return use.error();
   c.sliding_window = *use ? *window : 0;
   if (c.sliding_window < 0)
     return Error{Code::kCorrupt,
                  fmt::format("sliding_window is {}: it must be at least 1, or null for none",
                              c.sliding_window)};
-  if (f.family == "llama" && c.sliding_window != 0) {
-    return Error{Code::kUnsupported, "sliding_window is not implemented for llama"};
+  if ((f.family == "llama" || IsHybrid(f.family)) && c.sliding_window != 0) {
+    return Error{Code::kUnsupported,
+                 fmt::format("sliding_window is not implemented for {}", f.family)};
   }
 
   c.layer_types.assign(static_cast<size_t>(c.num_hidden_layers), LayerType::kFull);
+  if (IsHybrid(f.family)) return {};  // ReadDeltaNet says which are linear
   const json::value* list = Set(o, "layer_types");
   if (list != nullptr) {
     const Result<std::vector<LayerType>> types = ExplicitLayerTypes(*list);
@@ -281,7 +299,7 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
     return Error{Code::kCorrupt,
                  fmt::format("sliding_window_pattern is {}: it must be at least 1", *pattern)};
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    bool slides = f.family == "mistral";
+    bool slides = f.family == "mistral" || f.family == "mixtral" || f.family == "qwen3_moe";
     if (qwen) slides = i >= *full;
     if (f.family == "gemma2") slides = i % 2 == 0;
     if (f.family == "gemma3") slides = (i + 1) % *pattern != 0;
@@ -295,7 +313,7 @@ Status ReadNumbers(const json::object& o, const FamilyDefaults& f, Config& c) {
   const auto read = [&](std::string_view key, double fallback) {
     return base::JsonNumber(o, key, fallback);
   };
-  const Result<double> eps = read("rms_norm_eps", 1e-6);
+  const Result<double> eps = read("rms_norm_eps", f.family == "mixtral" ? 1e-5 : 1e-6);
   if (!eps) return eps.error();
   c.rms_norm_eps = static_cast<float>(*eps);
   c.query_pre_attn_scalar = static_cast<double>(c.head_dim);
@@ -322,6 +340,7 @@ Status ReadNumbers(const json::object& o, const FamilyDefaults& f, Config& c) {
                      fmt::format("{} is not implemented for {}", key, f.family)};
     }
   }
+  if (IsHybrid(f.family)) c.norm_weight_offset = 1;
   const Result<std::string> act = base::JsonString(o, f.activation_key, f.activation);
   if (!act) return act.error();
   c.hidden_act = *act;
@@ -403,6 +422,10 @@ Result<Config> ConfigFromJson(const json::value& value, const json::value& gener
   status = ReadWindows(o, f, c);
   if (!status) return status.error();
   status = ReadNumbers(o, f, c);
+  if (!status) return status.error();
+  status = ReadExperts(o, c);
+  if (!status) return status.error();
+  status = ReadDeltaNet(o, c);
   if (!status) return status.error();
   c.attention_bias = f.takes_attention_bias && *base::JsonBool(o, "attention_bias", false);
   c.mlp_bias = f.takes_mlp_bias && *base::JsonBool(o, "mlp_bias", false);

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/strings.h"
+#include "vllm/weights/config_hybrid.h"
 
 namespace vllm::weights {
 namespace {
@@ -36,6 +37,8 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
   for (const auto& [key, value] : o) {
     const std::string_view name(key);
     if (value.is_null() || name == "partial_rotary_factor" || name == "finetuned") continue;
+    // Which pairs turn by a picture's row and column. A text's three position ids are equal.
+    if (name == "mrope_section" || name == "mrope_interleaved") continue;
     if (std::find(kRopeKeys.begin(), kRopeKeys.end(), name) == kRopeKeys.end()) {
       return Error{Code::kUnsupported,
                    fmt::format("{}.{} is not implemented", where, Printable(name))};
@@ -164,7 +167,8 @@ Status ReadRope(const json::object& o, Config& config) {
   const bool own_local = config.family == "gemma3";
   config.rope = Rope{};
   config.rope_local = Rope{};
-  if (own_local) config.rope.theta = 1e6;
+  if (own_local || config.family == "mixtral") config.rope.theta = 1e6;
+  if (IsHybrid(config.family)) config.rope.partial_rotary_factor = 0.25;
 
   Status status = ReadFlat(o, own_local, config);
   if (!status) return status;

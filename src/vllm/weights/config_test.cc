@@ -288,7 +288,9 @@ TEST(GgufConfig, RefusalsNameTheKey) {
   expect({testing::GgufString("general.architecture", "mamba")}, "'mamba'");
   expect({testing::GgufString("general.architecture", "llama")}, "llama.embedding_length");
   expect({}, "general.architecture");
-  expect(Keys("llama", {testing::GgufU32("llama.expert_count", 8)}), "llama.expert_count");
+  // Experts make it mixtral, which needs more.
+  expect(Keys("llama", {testing::GgufU32("llama.expert_count", 8)}), "llama.expert_used_count");
+  expect(Keys("qwen2", {testing::GgufU32("qwen2.expert_count", 8)}), "qwen2.expert_count");
   expect(Keys("llama", {testing::GgufString("llama.rope.scaling.type", "longrope")}), "longrope");
   expect(Keys("llama", {testing::GgufU32("llama.attention.value_length", 6)}),
          "llama.attention.value_length");

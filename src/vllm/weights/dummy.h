@@ -15,8 +15,9 @@
 namespace vllm::weights {
 
 // Every tensor (canonical name -> shape, outermost first) that a checkpoint of this configuration
-// has. The head is there unless the configuration says that it is tied (saying nothing means tied
-// for Gemma alone, as in transformers).
+// has, experts and the like as models ask for them (virtual_tensors.h). The head is there unless
+// the configuration says that it is tied (saying nothing means tied for Gemma alone, as in
+// transformers).
 std::map<std::string, std::vector<int64_t>> ExpectedTensors(const Config& config);
 
 // Fills `out` with `out.size() / block bytes` random blocks of `dtype`, the same for the same name

@@ -110,10 +110,13 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
   // Vectors and norms stay as they are: f32.
   if (shape.size() < 2 || !base::EndsWith(name, "weight") || has("_norm.weight"))
     return DType::kF32;
+  // What chooses experts, and the small convolution, stay too.
+  if (has("ffn_gate_inp") || has("ssm_conv1d")) return DType::kF32;
   if (kind_ == Kind::kPlain) return base_;
   const int64_t row = shape.back(), layer = LayerOf(name),
                 layers = std::max<int64_t>(model.layers, 1);
   const bool many = model.heads_per_kv_head >= 4;
+  const bool eight = model.experts == 8;  // Mixtral 8x7B: attention is cheap beside the experts
   DType type = base_;
 
   if (name == "output.weight" || (name == "token_embd.weight" && model.tied_embeddings)) {
@@ -122,7 +125,7 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
     } else if (type != DType::kQ8_0) {
       type = DType::kQ6_K;
     }
-  } else if (has("attn_v.weight")) {
+  } else if (has("attn_v.weight") || has("attn_qkv.weight")) {
     switch (kind_) {
       case Kind::kQ2K:
         type = many ? DType::kQ4_K : DType::kQ3_K;
@@ -151,6 +154,9 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
     }
     // 70B models (80 layers): eight heads share each value, so these bits are cheap.
     if (layers == 80 && (type == DType::kQ3_K || type == DType::kQ4_K)) type = DType::kQ5_K;
+    if (eight) type = DType::kQ8_0;
+  } else if (has("attn_k.weight")) {
+    if (eight) type = DType::kQ8_0;
   } else if (has("ffn_down")) {
     switch (kind_) {
       case Kind::kQ2K:
@@ -172,6 +178,19 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
       case Kind::kQ4KS:
       case Kind::kIQ4:
         if (layer < layers / 8) type = DType::kQ5_K;
+        break;
+      default:
+        break;
+    }
+  } else if (has("attn_output.weight") && eight) {
+    switch (kind_) {
+      case Kind::kQ2K:
+      case Kind::kQ3KS:
+      case Kind::kQ3KM:
+      case Kind::kQ4KS:
+      case Kind::kQ4KM:
+      case Kind::kIQ4:
+        type = DType::kQ5_K;
         break;
       default:
         break;

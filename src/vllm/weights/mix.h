@@ -16,6 +16,7 @@ namespace vllm::weights {
 struct MixModel {
   int64_t layers = 0;
   int64_t heads_per_kv_head = 1;
+  int64_t experts = 0;
   bool tied_embeddings = true;  // the model has no output.weight
 };
 

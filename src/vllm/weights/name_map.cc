@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "base/strings.h"
+#include "vllm/weights/config_hybrid.h"
 
 namespace vllm::weights {
 namespace {
@@ -34,6 +35,34 @@ constexpr std::array<Pair, 3> kSandwichNorms = {
     {{"post_attention_norm", "post_attention_layernorm"},
      {"ffn_norm", "pre_feedforward_layernorm"},
      {"post_ffw_norm", "post_feedforward_layernorm"}}};
+
+// Experts. GGUF keeps those of a layer in one tensor, old files one by one ("ffn_gate.7").
+constexpr std::array<Pair, 9> kExperts = {{{"ffn_gate_inp", "mlp.gate"},
+                                           {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                           {"ffn_up_exps", "mlp.experts.up_proj"},
+                                           {"ffn_down_exps", "mlp.experts.down_proj"},
+                                           {"ffn_gate_up_exps", "mlp.experts.gate_up_proj"},
+                                           {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                           {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                           {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                           {"ffn_down_shexp", "mlp.shared_expert.down_proj"}}};
+
+// Gated DeltaNet and gated attention, whose attn_q holds the gate too.
+constexpr std::array<Pair, 11> kHybrid = {{{"attn_q", "self_attn.q_gate"},
+                                           {"post_attention_norm", "post_attention_layernorm"},
+                                           {"attn_qkv", "linear_attn.in_proj_qkv"},
+                                           {"attn_gate", "linear_attn.in_proj_z"},
+                                           {"ssm_beta", "linear_attn.in_proj_b"},
+                                           {"ssm_alpha", "linear_attn.in_proj_a"},
+                                           {"ssm_ba", "linear_attn.in_proj_ba"},
+                                           {"ssm_in", "linear_attn.in_proj_qkvz"},
+                                           {"ssm_conv1d", "linear_attn.conv1d"},
+                                           {"ssm_norm", "linear_attn.norm"},
+                                           {"ssm_out", "linear_attn.out_proj"}}};
+
+// Names that end otherwise. GGUF's A is -exp of Hugging Face's A_log, so it has a name of its own.
+constexpr std::array<Pair, 2> kHybridVectors = {
+    {{"ssm_dt.bias", "linear_attn.dt_bias"}, {"ssm_a", "linear_attn.A"}}};
 
 // Cuts ".weight" or ".bias" off.
 std::optional<std::string_view> CutSuffix(std::string_view& name) {
@@ -66,22 +95,53 @@ std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::st
   return std::nullopt;
 }
 
+std::optional<std::string_view> LookupFamily(std::string_view family, std::string_view name,
+                                             bool to_hf) {
+  if (const auto same = Lookup(kLayer, name, to_hf)) return same;
+  if (HasExperts(family)) {
+    if (const auto expert = Lookup(kExperts, name, to_hf)) return expert;
+  }
+  if (IsHybrid(family)) return Lookup(kHybrid, name, to_hf);
+  return base::StartsWith(family, "gemma") ? Lookup(kSandwichNorms, name, to_hf)
+                                           : Lookup(kPlainNorms, name, to_hf);
+}
+
+// "ffn_gate.7" -> "mlp.experts.7.gate_proj".
+std::optional<std::string> SingleExpert(std::string_view name) {
+  for (const auto& [gguf, hf] : {Pair{"ffn_gate.", "gate_proj"}, Pair{"ffn_up.", "up_proj"},
+                                 Pair{"ffn_down.", "down_proj"}}) {
+    if (!base::StartsWith(name, gguf)) continue;
+    const std::string_view number = name.substr(gguf.size());
+    const bool digits =
+        !number.empty() && std::all_of(number.begin(), number.end(),
+                                       [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (digits && (number.size() == 1 || number[0] != '0'))
+      return fmt::format("mlp.experts.{}.{}", number, hf);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> Translate(std::string_view family, std::string_view name, bool to_hf) {
+  const std::string_view from = to_hf ? "blk." : "model.layers.",
+                         to = to_hf ? "model.layers." : "blk.";
+  std::optional<std::pair<std::string_view, std::string_view>> layer;
+  if (base::StartsWith(name, from)) layer = CutLayer(name.substr(from.size()));
+  if (layer && IsHybrid(family)) {
+    if (const auto vector = Lookup(kHybridVectors, layer->second, to_hf))
+      return fmt::format("{}{}.{}", to, layer->first, *vector);
+  }
   const std::optional<std::string_view> suffix = CutSuffix(name);
   if (!suffix) return std::nullopt;
   if (const auto whole = Lookup(kWhole, name, to_hf))
     return std::string(*whole) + std::string(*suffix);
-  const std::string_view from = to_hf ? "blk." : "model.layers.",
-                         to = to_hf ? "model.layers." : "blk.";
-  if (!base::StartsWith(name, from)) return std::nullopt;
-  const auto layer = CutLayer(name.substr(from.size()));
   if (!layer) return std::nullopt;
-  std::optional<std::string_view> rest = Lookup(kLayer, layer->second, to_hf);
-  const bool sandwich = base::StartsWith(family, "gemma");
-  if (!rest && sandwich) rest = Lookup(kSandwichNorms, layer->second, to_hf);
-  if (!rest && !sandwich) rest = Lookup(kPlainNorms, layer->second, to_hf);
-  if (!rest) return std::nullopt;
-  return fmt::format("{}{}.{}{}", to, layer->first, *rest, *suffix);
+  layer->second.remove_suffix(suffix->size());
+  if (const auto rest = LookupFamily(family, layer->second, to_hf))
+    return fmt::format("{}{}.{}{}", to, layer->first, *rest, *suffix);
+  if (!to_hf || !HasExperts(family)) return std::nullopt;
+  const auto expert = SingleExpert(layer->second);
+  if (!expert) return std::nullopt;
+  return fmt::format("{}{}.{}{}", to, layer->first, *expert, *suffix);
 }
 
 }  // namespace
@@ -95,8 +155,8 @@ std::optional<std::string> GgufFromHf(std::string_view family, std::string_view 
 }
 
 std::optional<std::string> CanonicalName(std::string_view name) {
-  for (const std::string_view other :
-       {"vision_tower.", "vision_model.", "audio_tower.", "multi_modal_projector."}) {
+  for (const std::string_view other : {"vision_tower.", "vision_model.", "visual.", "audio_tower.",
+                                       "multi_modal_projector.", "mtp."}) {
     if (base::StartsWith(name, other) || base::StartsWith(name, fmt::format("model.{}", other)))
       return std::nullopt;
   }

@@ -1,0 +1,84 @@
+// Qwen3-Next and Qwen 3.5 / 3.6 (text), dense and with experts: most layers are Gated DeltaNet (a
+// recurrent state in place of a KV cache), the others attention whose output is gated by a sigmoid.
+// All norms but the gated one are zero-centred; only a part of a head's dimensions is rotated.
+#include <cmath>
+
+#include "base/strings.h"
+#include "vllm/models/parts.h"
+
+namespace vllm::models {
+namespace {
+
+using vt::ir::Activation;
+using vt::ir::Builder;
+using vt::ir::ValueId;
+
+ValueId GatedAttention(Builder& b, const weights::Config& c, const vt::ir::RopeAttrs& rope,
+                       const std::string& p, ValueId h) {
+  const int64_t hd = c.head_dim;
+  const bool bias = c.attention_bias;
+  const auto heads = [&](const char* name, int64_t count) {
+    return b.Heads(b.Linear(h, p + name, count * hd, bias), count, hd);
+  };
+  const auto norm = [&](ValueId v, const char* name) {
+    return b.RmsNorm(v, p + name, c.rms_norm_eps, c.norm_weight_offset);
+  };
+  const ValueId q = norm(heads("q_proj", c.num_heads), "q_norm.weight");
+  const ValueId k = norm(heads("k_proj", c.num_kv_heads), "k_norm.weight");
+  const ValueId v = heads("v_proj", c.num_kv_heads);
+  const ValueId gate = b.Linear(h, p + "q_gate", c.num_heads * hd, bias);
+  const vt::ir::AttentionAttrs attention = {.heads = c.num_heads,
+                                            .kv_heads = c.num_kv_heads,
+                                            .head_dim = hd,
+                                            .scale = 1 / std::sqrt(static_cast<float>(hd))};
+  const ValueId a =
+      b.Attention(b.Rope(q, rope), b.Rope(k, rope), v, attention, p.substr(0, p.size() - 1));
+  return b.Linear(b.Mul(a, b.Act(gate, Activation::kSigmoid)), p + "o_proj", c.hidden_size, bias);
+}
+
+ValueId GatedDeltaNet(Builder& b, const weights::Config& c, const std::string& p, ValueId h) {
+  const weights::DeltaNet& d = c.delta;
+  const int64_t width = d.v_heads * d.v_dim;
+  const ValueId qkv = b.Linear(h, p + "in_proj_qkv", d.channels());
+  const ValueId z = b.Linear(h, p + "in_proj_z", width);
+  const ValueId beta = b.Linear(h, p + "in_proj_b", d.v_heads);
+  const ValueId alpha = b.Linear(h, p + "in_proj_a", d.v_heads);
+  const ValueId y = b.GatedDeltaNet(
+      qkv, alpha, beta,
+      {.k_heads = d.k_heads,
+       .v_heads = d.v_heads,
+       .k_dim = d.k_dim,
+       .v_dim = d.v_dim,
+       .log_a = d.log_a,
+       .tiled = d.tiled},
+      d.conv_width, {p + "conv1d.weight", p + (d.log_a ? "A_log" : "A"), p + "dt_bias"},
+      p.substr(0, p.size() - 1));
+  const ValueId gate = b.Heads(b.Act(z, Activation::kSilu), d.v_heads, d.v_dim);
+  const ValueId gated = b.Mul(b.RmsNorm(y, p + "norm.weight", c.rms_norm_eps), gate);
+  const ValueId flat = b.Emit(vt::ir::Op::kReshape, p + "join_heads", {gated},
+                              {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(width)}}});
+  return b.Linear(flat, p + "out_proj", c.hidden_size);
+}
+
+ValueId BuildQwen3Next(Builder& b, const BuildContext& context) {
+  const weights::Config& c = context.config;
+  const vt::ir::RopeAttrs rope = RopeOf(b, context, c.rope);
+  const auto norm = [&](ValueId v, const std::string& name) {
+    return b.RmsNorm(v, name + ".weight", c.rms_norm_eps, c.norm_weight_offset);
+  };
+  ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const std::string p = fmt::format("model.layers.{}.", layer);
+    const ValueId h = norm(x, p + "input_layernorm");
+    x = b.Add(x, c.IsLinear(layer) ? GatedDeltaNet(b, c, p + "linear_attn.", h)
+                                   : GatedAttention(b, c, rope, p + "self_attn.", h));
+    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", norm(x, p + "post_attention_layernorm")));
+  }
+  return LmHead(b, c, norm(b.OutputOnly(x), "model.norm"));
+}
+
+}  // namespace
+
+VLLM_MODEL_FAMILY(qwen3_next, BuildQwen3Next, "qwen3_next", "qwen3_5", "qwen3_5_moe")
+
+}  // namespace vllm::models
