@@ -22,10 +22,33 @@ TEST(NameMap, GgufAndHuggingFaceNamesTranslateBothWays) {
          "model.layers.2.post_attention_layernorm.weight"},
         {"gemma3", "blk.2.post_ffw_norm.weight",
          "model.layers.2.post_feedforward_layernorm.weight"},
-        {"gemma3", "blk.2.ffn_down.weight", "model.layers.2.mlp.down_proj.weight"}}) {
+        {"gemma3", "blk.2.ffn_down.weight", "model.layers.2.mlp.down_proj.weight"},
+        {"mixtral", "blk.2.ffn_gate_inp.weight", "model.layers.2.mlp.gate.weight"},
+        {"qwen3_moe", "blk.2.ffn_up_exps.weight", "model.layers.2.mlp.experts.up_proj.weight"},
+        {"qwen3_moe", "blk.2.ffn_norm.weight", "model.layers.2.post_attention_layernorm.weight"},
+        {"qwen3_next", "blk.2.ssm_ba.weight", "model.layers.2.linear_attn.in_proj_ba.weight"},
+        {"qwen3_5_moe", "blk.2.ffn_gate_inp_shexp.weight",
+         "model.layers.2.mlp.shared_expert_gate.weight"},
+        {"qwen3_5", "blk.2.post_attention_norm.weight",
+         "model.layers.2.post_attention_layernorm.weight"},
+        {"qwen3_5", "blk.2.attn_q.weight", "model.layers.2.self_attn.q_proj.weight"},
+        {"qwen3_5", "blk.2.ssm_dt.bias", "model.layers.2.linear_attn.dt_bias"},
+        {"qwen3_5", "blk.2.ssm_a", "model.layers.2.linear_attn.A"},
+        {"qwen3_5", "blk.2.attn_gate.weight", "model.layers.2.linear_attn.in_proj_z.weight"}}) {
     EXPECT_EQ(HfFromGguf(c.family, c.gguf), c.hf);
     EXPECT_EQ(GgufFromHf(c.family, c.hf), c.gguf);
   }
+}
+
+TEST(NameMap, OldFilesHoldExpertsOneByOne) {
+  EXPECT_EQ(HfFromGguf("mixtral", "blk.3.ffn_gate.7.weight"),
+            "model.layers.3.mlp.experts.7.gate_proj.weight");
+  EXPECT_EQ(HfFromGguf("mixtral", "blk.3.ffn_gate.x.weight"), std::nullopt);
+  EXPECT_EQ(HfFromGguf("llama", "blk.3.ffn_gate.7.weight"), std::nullopt);
+}
+
+TEST(NameMap, AGatedAttentionsTwoProjectionsAreOneInGguf) {
+  EXPECT_EQ(GgufFromHf("qwen3_5", "model.layers.2.self_attn.q_gate.weight"), "blk.2.attn_q.weight");
 }
 
 TEST(NameMap, UnknownNamesHaveNoTranslation) {
@@ -45,6 +68,8 @@ TEST(NameMap, MultimodalPrefixesGoAndVisionTensorsAreLeftOut) {
   EXPECT_EQ(CanonicalName("language_model.lm_head.weight"), "lm_head.weight");
   EXPECT_EQ(CanonicalName("vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"),
             std::nullopt);
+  EXPECT_EQ(CanonicalName("model.visual.blocks.0.attn.qkv.weight"), std::nullopt);
+  EXPECT_EQ(CanonicalName("mtp.fc.weight"), std::nullopt);
   EXPECT_EQ(CanonicalName("model.multi_modal_projector.mm_input_projection_weight"), std::nullopt);
 }
 
