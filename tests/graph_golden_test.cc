@@ -124,6 +124,26 @@ TEST_P(GraphGoldenTest, InterpretedEqualsTransformersInOnePrefillAndInPieces) {
   }
 }
 
+// Random weights for the same config.json: the list of expected tensors is what the family asks
+// for, no more and no less.
+TEST_P(GraphGoldenTest, DummyWeightsAreWhatTheFamilyAsksFor) {
+  const ModelGolden golden = LoadGolden(GetParam());
+  if (golden.path.ends_with(".gguf")) GTEST_SKIP() << "dummy weights need a config.json";
+  for (const char* mix : {"", "Q4_K_M"}) {
+    const auto dummy = weights::Checkpoint::Open(golden.path, {.dummy = true, .quantization = mix});
+    ASSERT_TRUE(dummy.ok()) << dummy.error().message;
+    EXPECT_FALSE(Build(**dummy, 64).outputs.empty());
+    const auto stored = weights::Checkpoint::Open(golden.path, {});
+    ASSERT_TRUE(stored.ok()) << stored.error().message;
+    for (const auto& [name, info] : (*stored)->tensors()) {
+      const weights::TensorInfo* made = (*dummy)->Find(name);
+      ASSERT_NE(made, nullptr) << name;
+      EXPECT_EQ(made->shape, info.shape) << name;
+    }
+    EXPECT_EQ((*dummy)->tensors().size(), (*stored)->tensors().size());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, GraphGoldenTest, ::testing::ValuesIn(GoldenNames()),
                          [](const auto& param) { return param.param; });
 

@@ -1,6 +1,6 @@
 """Make the tiny checkpoints of tests/goldens/models and their fp32 logits, with transformers as the oracle.
 
-usage: make_model_goldens.py OUT_DIR [--llama-cpp CHECKOUT] [--only NAME,NAME]
+usage: make_model_goldens.py OUT_DIR [--llama-cpp CHECKOUT] [--llama-quantize PROGRAM] [--only NAME,NAME]
 
 Each checkpoint has random weights, large enough that every tensor and every setting moves the logits: random norm
 weights and biases, tight soft caps, windows shorter than the prompts, rope scaling with a short original length.
@@ -13,8 +13,10 @@ Needs torch, transformers >= 5.17, tokenizers, sentencepiece, safetensors; gguf 
 
 import argparse
 import contextlib
+import copy
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -154,6 +156,17 @@ GGUF_MODELS |= {
     "gguf_qwen3_5_moe": ("Qwen3_5MoeText", dict(
         rope_parameters=rope(1000000.0, **MROPE), head_dim=32, layer_types=LINEAR_FULL_LINEAR[:2],
         shared_expert_intermediate_size=40, **GGUF_EXPERTS, **GGUF_DELTA), dict(pre="qwen2", nextn=True)),
+}
+
+# Quantised by llama-quantize: wide enough for superblocks, with rows that fall back to smaller blocks.
+QUANT = dict(hidden_size=256, num_hidden_layers=2, layer_types=LINEAR_FULL_LINEAR[:2], head_dim=32,
+             shared_expert_intermediate_size=64, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32)
+GGUF_MODELS |= {
+    "gguf_qwen3_5_moe_q4_k_m": ("Qwen3_5MoeText", dict(rope_parameters=rope(1000000.0, **MROPE), **QUANT),
+                                dict(pre="qwen2", quantize="Q4_K_M")),
+    "gguf_qwen3_next_q5_k_m": ("Qwen3Next", dict(rope_parameters=rope(1000000.0, **PARTIAL), norm_topk_prob=True,
+                                                 **QUANT), dict(pre="qwen2", quantize="Q5_K_M")),
 }
 
 
@@ -358,26 +371,74 @@ def convert_to_gguf(checkout, folder, target, pre, nextn):
         converter(folder, gguf.LlamaFileType.ALL_F32, target, eager=True).write()
 
 
-def make_gguf(out, name, seed, checkout):
+def convert_model(model, folder, target, how, checkout):
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    train_sentencepiece(folder) if how.get("sentencepiece") else write_tokenizer(folder)
+    if how.get("nextn"):
+        add_nextn(folder)
+    with contextlib.redirect_stdout(sys.stderr):
+        convert_to_gguf(checkout, folder, target, how.get("pre", "default"), how.get("nextn", False))
+
+
+@torch.no_grad()
+def take_quantised(model, numbered, file):
+    """Gives the model the values that the quantised file's matrices stand for. `numbered` is the same model as a file,
+    each of its matrices' elements holding its number: so it is known where the converter put which."""
+    import gguf
+    values, places = [], []
+    numbers = {t.name: t for t in gguf.GGUFReader(numbered).tensors}
+    for tensor in gguf.GGUFReader(file).tensors:
+        if len(tensor.shape) < 2 and "ffn_gate_inp_shexp" not in tensor.name:  # a matrix of one row
+            continue
+        values.append(torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy()).flatten().float())
+        places.append(torch.from_numpy(numbers[tensor.name].data.copy()).flatten().long())
+    flat = torch.full((sum(p.numel() for p in model.parameters()),), float("nan"))
+    flat[torch.cat(places)] = torch.cat(values)
+    at = 0
+    for parameter in model.parameters():
+        if parameter.ndim >= 2:
+            parameter.copy_(flat[at:at + parameter.numel()].view(parameter.shape))
+        at += parameter.numel()
+
+
+@torch.no_grad()
+def number_elements(model):
+    at = 0
+    for parameter in model.parameters():
+        if parameter.ndim >= 2:
+            parameter.copy_(torch.arange(at, at + parameter.numel()).view(parameter.shape))
+        at += parameter.numel()
+    assert at < 2 ** 24  # exact in f32
+
+
+def make_gguf(out, name, seed, checkout, quantize):
     prefix, settings, how = GGUF_MODELS[name]
     model = random_model(prefix, settings, seed)
     (out / "gguf").mkdir(exist_ok=True)
     file = f"gguf/{name.removeprefix('gguf_')}.gguf"
+    purpose = f"{prefix} as llama.cpp's converter writes it, f32"
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "tiny"
-        model.save_pretrained(folder)
-        train_sentencepiece(folder) if how.get("sentencepiece") else write_tokenizer(folder)
-        if how.get("nextn"):
-            add_nextn(folder)
-        with contextlib.redirect_stdout(sys.stderr):
-            convert_to_gguf(checkout, folder, out / file, how.get("pre", "default"), how.get("nextn", False))
-    write_golden(out, name, file, model, f"{prefix} as llama.cpp's converter writes it, f32")
+        folder, plain = Path(temporary) / "tiny", Path(temporary) / "plain.gguf"
+        if "quantize" not in how:
+            convert_model(model, folder, out / file, how, checkout)
+        else:
+            purpose = f"{prefix}, {how['quantize']} as llama-quantize makes it"
+            convert_model(model, folder, plain, how, checkout)
+            subprocess.run([quantize, plain, out / file, how["quantize"]], check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+            numbered = copy.deepcopy(model)
+            number_elements(numbered)
+            convert_model(numbered, folder, plain, how, checkout)
+            take_quantised(model, plain, out / file)
+    write_golden(out, name, file, model, purpose)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--llama-cpp", type=Path)
+    parser.add_argument("--llama-quantize", type=Path, help="the program, for the quantised ones")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -388,8 +449,8 @@ def main():
         seed = zlib.crc32(name.encode())  # a new checkpoint leaves the others as they are
         if name in MODELS:
             make_safetensors(arguments.out, name, seed)
-        elif arguments.llama_cpp:
-            make_gguf(arguments.out, name, seed, arguments.llama_cpp)
+        elif arguments.llama_cpp and (arguments.llama_quantize or "quantize" not in GGUF_MODELS[name][2]):
+            make_gguf(arguments.out, name, seed, arguments.llama_cpp, arguments.llama_quantize)
 
 
 if __name__ == "__main__":
