@@ -75,6 +75,7 @@ bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {
     Info& i = info(block);
     if (i.node != 0) {
       index_.erase(block);
+      if (on_forget_) on_forget_(i.node);
       i.node = 0;
     }
     table.push_back(block);
@@ -82,12 +83,13 @@ bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {
   return true;
 }
 
-void BlockPool::Release(std::vector<int32_t>& table) {
-  for (size_t n = table.size(); n-- > 0;) {
-    Info& i = info(table[n]);
-    if (--i.holds == 0) Link(table[n], i.node == 0);
+void BlockPool::Release(std::vector<int32_t>& table, int64_t keep) {
+  for (auto n = static_cast<int64_t>(table.size()); n-- > keep;) {
+    const int32_t block = table.back();
+    table.pop_back();
+    Info& i = info(block);
+    if (--i.holds == 0) Link(block, i.node == 0);
   }
-  table.clear();
 }
 
 BlockPool::Match BlockPool::Find(PrefixNode root, std::span<const int32_t> tokens,

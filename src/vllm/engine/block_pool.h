@@ -12,10 +12,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace vllm::engine {
@@ -33,9 +35,9 @@ class BlockPool {
 
   // Appends `count` blocks to `table`. False, and nothing happens, when fewer are free.
   bool Allocate(int64_t count, std::vector<int32_t>& table);
-  // Gives back one hold on each block and empties the table. The last block is forgotten first, so
-  // that a prefix outlives its continuations.
-  void Release(std::vector<int32_t>& table);
+  // Gives back one hold on each block behind the first `keep`, which the table keeps. The last
+  // block is forgotten first, so that a prefix outlives its continuations.
+  void Release(std::vector<int32_t>& table, int64_t keep = 0);
 
   struct Match {
     int64_t blocks = 0;
@@ -47,6 +49,10 @@ class BlockPool {
   // the content's node; when the same content is published already, that one's. REQUIRES:
   // tokens.size() == block_size.
   PrefixNode Publish(PrefixNode parent, std::span<const int32_t> tokens, int32_t block);
+  // Of a published block; else 0.
+  PrefixNode NodeOf(int32_t block) const { return info(block).node; }
+  // Called with the node of each published block whose content is given up.
+  void OnForget(std::function<void(PrefixNode)> f) { on_forget_ = std::move(f); }
 
   int64_t blocks() const { return static_cast<int64_t>(info_.size()); }
   int64_t block_size() const { return block_size_; }
@@ -98,6 +104,7 @@ class BlockPool {
   PrefixNode next_node_ = 1;
   std::map<std::string, PrefixNode> roots_;
   std::unordered_set<int32_t, Hash, Equal> index_;  // published blocks
+  std::function<void(PrefixNode)> on_forget_;
 };
 
 }  // namespace vllm::engine

@@ -16,6 +16,9 @@ LoopOptions LoopOptionsOf(const LoadedModel& model, const LoadOptions& options) 
   o.scheduler.max_model_len = options.max_model_len;
   o.scheduler.priority = options.scheduling_policy == "priority";
   o.scheduler.end_ids = model.eos_ids;
+  o.scheduler.recurrent = model.recurrent();
+  o.scheduler.snapshots = model.snapshots;
+  o.scheduler.snapshot_every = options.mamba_block_size;
   o.kv_blocks = model.kv_blocks;
   o.block_size = options.block_size;
   o.prefix_caching = options.enable_prefix_caching;

@@ -33,11 +33,15 @@ EngineLoop::EngineLoop(StepRunner& runner, OutputSink& sink, const LoopOptions& 
     : runner_(runner),
       sink_(sink),
       options_(options),
-      pool_(options.kv_blocks, options.block_size, options.prefix_caching),
+      // A recurrent model goes on from snapshots alone.
+      pool_(options.kv_blocks, options.block_size,
+            options.prefix_caching &&
+                (!options.scheduler.recurrent || options.scheduler.snapshots > 0)),
       scheduler_(pool_, options.scheduler, this) {
   feeds_.reserve(static_cast<size_t>(options.scheduler.max_num_seqs));
   stats_.kv_blocks = options.kv_blocks;
   stats_.block_size = options.block_size;
+  stats_.snapshots = scheduler_.snapshots().count();
   stats_.max_model_len = options.scheduler.max_model_len;
   Publish();
 }
@@ -152,6 +156,8 @@ base::Status EngineLoop::Launch() {
     row.blocks = q.blocks;
     row.table = q.table;
     row.outputs = s.outputs;
+    row.state_read = s.state_read;
+    row.state_write = s.state_write;
     if (s.start < q.size()) {
       row.tokens =
           std::span(q.tokens).subspan(static_cast<size_t>(s.start), static_cast<size_t>(s.count));
@@ -262,6 +268,12 @@ void EngineLoop::Publish() {
   stats_.prefix_queries = scheduler_.counters().prefix_queries;
   stats_.prefix_hits = scheduler_.counters().prefix_hits;
   stats_.preemptions = scheduler_.counters().preemptions;
+  const SnapshotPool& snapshots = scheduler_.snapshots();
+  stats_.snapshots_kept = snapshots.kept();
+  stats_.snapshots_held = snapshots.held();
+  stats_.snapshots_written = snapshots.counters().written;
+  stats_.snapshot_hits = snapshots.counters().hits;
+  stats_.snapshot_evictions = snapshots.counters().evictions;
   const StepRunner::Counters& c = runner_.counters();
   stats_.steps_captured = c.captured;
   stats_.steps_replayed = c.replayed;

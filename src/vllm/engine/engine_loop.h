@@ -45,8 +45,9 @@ class EngineLoop : private SchedulerObserver {
   void Drain(double seconds);
   EngineStats Stats() const;
 
-  // The KV blocks, for callers that run steps of their own while the loop is idle.
+  // The KV blocks and slots, for callers that run steps of their own while the loop is idle.
   BlockPool& pool() { return pool_; }
+  Scheduler& scheduler() { return scheduler_; }
 
   // Takes in what was submitted, then retires, schedules and launches what is due. False when there
   // was nothing to do. REQUIRES: not started.

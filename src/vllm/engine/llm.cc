@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <utility>
 
 #include "base/strings.h"
 #include "vllm/engine/admission.h"
@@ -25,7 +26,7 @@ base::Result<std::unique_ptr<Llm>> Llm::Load(LoadOptions options) {
   llm->options_ = std::move(options);
   llm->loop_ = std::make_unique<EngineLoop>(*llm->model_->runner, static_cast<OutputSink&>(*llm),
                                             LoopOptionsOf(*llm->model_, llm->options_));
-  llm->tables_.resize(static_cast<size_t>(llm->options_.max_num_seqs));
+  llm->by_hand_.resize(static_cast<size_t>(llm->options_.max_num_seqs));
   return llm;
 }
 
@@ -93,8 +94,9 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
     if (!loop_->RunOnce() && outputs_.empty() && died_.empty()) {
       loop_->Cancel(*id, -1, false);
       (void)loop_->RunOnce();
-      return base::Error{base::Code::kResourceExhausted,
-                         "the KV cache is held by sequences of Step: Reset them first"};
+      return base::Error{
+          base::Code::kResourceExhausted,
+          "the KV cache or the slots are held by sequences of Step: Reset them first"};
     }
     if (!died_.empty()) return base::Error{base::Code::kInternal, died_};
     for (size_t i = 0; i < outputs_.size() && !over; ++i) take(outputs_[i]);
@@ -111,7 +113,7 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
 base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
   std::vector<StepRow> rows;
   for (const Chunk& c : chunks) {
-    std::vector<int32_t>& table = tables_[static_cast<size_t>(c.sequence)];
+    auto& [table, slot] = by_hand_[static_cast<size_t>(c.sequence)];
     const int64_t size = options_.block_size;
     const int64_t blocks = (c.start + static_cast<int64_t>(c.tokens.size()) + size - 1) / size -
                            static_cast<int64_t>(table.size());
@@ -120,10 +122,13 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
                          fmt::format("{} KV blocks wanted, {} free: use a shorter context", blocks,
                                      loop_->pool().free_blocks())};
     }
+    if (model_->recurrent() && slot < 0) slot = loop_->scheduler().TakeSlot();
     rows.push_back({.tokens = c.tokens,
                     .start = c.start,
                     .blocks = table,
-                    .outputs = static_cast<StepRow::Outputs>(c.logits)});
+                    .outputs = static_cast<StepRow::Outputs>(c.logits),
+                    .state_read = c.start == 0 ? -1 : slot,
+                    .state_write = slot});
   }
   StepRunner& r = runner();
   const base::Status launched = r.Launch(rows, {.logits = true, .hidden = false});
@@ -133,7 +138,11 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
   return StepOutput{(*result)->outputs, (*result)->values.data(), (*result)->tokens.data()};
 }
 
-void Llm::Reset(int sequence) { loop_->pool().Release(tables_[static_cast<size_t>(sequence)]); }
+void Llm::Reset(int sequence) {
+  ByHand& s = by_hand_[static_cast<size_t>(sequence)];
+  loop_->pool().Release(s.blocks);
+  if (s.slot >= 0) loop_->scheduler().GiveSlot(std::exchange(s.slot, -1));
+}
 
 base::Status Llm::Score(std::span<const int32_t> ids,
                         const std::function<void(int64_t, std::span<const float>)>& on_row) {

@@ -39,7 +39,8 @@ struct Completion {
 };
 
 // A step by hand: `tokens` stand at positions start.. of sequence `sequence`, of which there are
-// max_num_seqs. Rows are chosen greedily.
+// max_num_seqs. Rows are chosen greedily. The state of recurrent layers is that behind the
+// sequence's last chunk, whatever `start`; at 0 it begins anew.
 struct Chunk {
   int sequence = 0;
   int64_t start = 0;
@@ -85,7 +86,7 @@ class Llm : private OutputSink {
     const int32_t* tokens = nullptr;  // [outputs]
   };
   base::Result<StepOutput> Step(std::span<const Chunk> chunks);
-  // Gives back the KV blocks of a sequence of Step.
+  // Gives back the KV blocks and the slot of a sequence of Step.
   void Reset(int sequence);
 
  private:
@@ -96,8 +97,12 @@ class Llm : private OutputSink {
   LoadOptions options_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<EngineLoop> loop_;
-  std::vector<std::vector<int32_t>> tables_;  // [sequence]: KV blocks of Step
-  std::vector<Output> outputs_;               // of Generate, not looked at yet
+  struct ByHand {
+    std::vector<int32_t> blocks;
+    int32_t slot = -1;  // of recurrent models
+  };
+  std::vector<ByHand> by_hand_;  // [sequence]: of Step
+  std::vector<Output> outputs_;  // of Generate, not looked at yet
   std::string died_;
 };
 

@@ -1,6 +1,7 @@
 // From a checkpoint to a graph and weights in the layouts that the device wants.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/strings.h"
 #include "vllm/engine/loaded_model.h"
@@ -61,6 +62,9 @@ int64_t OwnLength(const weights::Config& config) {
   return static_cast<int64_t>(static_cast<double>(own) * config.rope.factor);
 }
 
+// Sequences in a step where nobody says how many.
+constexpr int64_t kSequences = 64;
+
 base::Status SettleContext(LoadOptions& options, const weights::Config& config) {
   const int64_t own = OwnLength(config);
   if (options.max_model_len > own) {
@@ -70,8 +74,9 @@ base::Status SettleContext(LoadOptions& options, const weights::Config& config) 
                                    options.max_model_len, own)};
   }
   if (options.max_model_len == 0) options.max_model_len = own;
+  const int64_t most = options.max_num_seqs > 0 ? options.max_num_seqs : kSequences;
   options.max_num_batched_tokens =
-      std::min(options.max_num_batched_tokens, options.max_model_len * options.max_num_seqs);
+      std::min(options.max_num_batched_tokens, options.max_model_len * most);
   return {};
 }
 
@@ -97,7 +102,8 @@ std::map<std::string, vt::ir::WeightUse> UsesOf(const vt::ir::Graph& graph) {
       if (v.kind != vt::ir::ValueKind::kWeight) continue;
       vt::ir::WeightUse use = vt::ir::WeightUse::kPlain;
       if (node.op == vt::ir::Op::kEmbed) use = vt::ir::WeightUse::kEmbedding;
-      if (node.op == vt::ir::Op::kLinear && v.shape.size() == 2) use = vt::ir::WeightUse::kLinear;
+      if ((node.op == vt::ir::Op::kLinear && v.shape.size() == 2) || v.shape.size() == 3)
+        use = vt::ir::WeightUse::kLinear;
       vt::ir::WeightUse& known = uses[v.name];
       known = std::max(known, use);
     }
@@ -112,6 +118,10 @@ int64_t CountOf(const weights::TensorInfo& info) {
 }
 int64_t ColumnsOf(const weights::TensorInfo& info) {
   return info.shape.empty() ? 1 : info.shape.back();
+}
+// Matrices of experts stand one after the other, each in the layout of a linear.
+int64_t MatricesOf(const weights::TensorInfo& info) {
+  return info.shape.size() == 3 ? info.shape[0] : 1;
 }
 
 // `count` values of any stored type, from bytes that may not be aligned.
@@ -128,7 +138,7 @@ struct WeightPlan {
   struct One {
     std::string name;
     vt::DeviceWeight weight;
-    int64_t offset = 0;
+    int64_t offset = 0, bytes = 0;
   };
   std::vector<One> all;
   int64_t bytes = 0;
@@ -144,17 +154,45 @@ WeightPlan LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Gr
       const auto use = uses.find(graph.value(v).name);
       if (graph.value(v).kind != vt::ir::ValueKind::kWeight || use == uses.end()) continue;
       const weights::TensorInfo& info = *checkpoint.Find(use->first);
-      const int64_t columns = ColumnsOf(info), rows = CountOf(info) / std::max<int64_t>(columns, 1);
+      const int64_t matrices = MatricesOf(info), columns = ColumnsOf(info);
+      const int64_t rows = CountOf(info) / std::max<int64_t>(columns * matrices, 1);
       WeightPlan::One& one = plan.all.emplace_back();
       one.name = use->first;
       one.weight.format = HeldType(info, options, &backend);
       one.weight.layout = backend.LayoutFor(one.weight.format, rows, columns, use->second);
       one.offset = plan.bytes;
-      plan.bytes += (one.weight.layout.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      one.bytes = matrices * one.weight.layout.bytes;
+      plan.bytes += (one.bytes + kAlignment - 1) / kAlignment * kAlignment;
       uses.erase(use);  // laid out
     }
   }
   return plan;
+}
+
+// The `index`th matrix of a tensor (of most the only one) to `memory`.
+base::Status LoadMatrix(const weights::Checkpoint& checkpoint, const WeightPlan::One& one,
+                        int64_t index, vt::Backend& backend, void* memory) {
+  const weights::TensorInfo& info = *checkpoint.Find(one.name);
+  const int64_t count = CountOf(info) / MatricesOf(info), columns = ColumnsOf(info);
+  const int64_t size = vt::ir::Bytes(info.dtype, count), begin = index * size;
+  const base::Result<std::span<const std::byte>> data =
+      checkpoint.Range(one.name, static_cast<uint64_t>(begin), static_cast<uint64_t>(begin + size));
+  if (!data) return data.error();
+  vt::WeightView view{.data = data->data(),
+                      .format = info.dtype,
+                      .rows = columns == 0 ? 0 : count / columns,
+                      .columns = columns};
+  view.release = [&](int64_t from, int64_t to) {
+    checkpoint.DropBytes(one.name, begin + from, begin + to);
+  };
+  std::vector<float> floats;
+  if (one.weight.format == DType::kF32 && info.dtype != DType::kF32) {
+    view.format = DType::kF32;
+    floats = ToFloats(info.dtype, *data, count);
+    view.data = reinterpret_cast<const std::byte*>(floats.data());
+    view.release = {};
+  }
+  return backend.Repack(view, one.weight.layout, memory);
 }
 
 base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOptions& options,
@@ -164,33 +202,20 @@ base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOption
   base::Result<void*> all = model.backend->Allocate(std::max<int64_t>(plan.bytes, 1));
   if (!all) return all.error().In("weights");
   model.weight_memory = *all;
-  for (const auto& [name, weight, offset] : plan.all) {
-    const weights::TensorInfo& info = *checkpoint.Find(name);
-    const int64_t count = CountOf(info), columns = ColumnsOf(info);
-    void* const memory = static_cast<std::byte*>(*all) + offset;
-    (model.weights[name] = weight).data = memory;
-
-    const base::Result<std::span<const std::byte>> data = checkpoint.Data(name);
-    if (!data) return data.error();
-    vt::WeightView view{.data = data->data(),
-                        .format = info.dtype,
-                        .rows = columns == 0 ? 0 : count / columns,
-                        .columns = columns};
-    view.release = [&checkpoint, &tensor = name](int64_t begin, int64_t end) {
-      checkpoint.DropBytes(tensor, begin, end);
-    };
-    std::vector<float> floats;
-    if (weight.format == DType::kF32 && info.dtype != DType::kF32) {
-      view.format = DType::kF32;
-      floats = ToFloats(info.dtype, *data, count);
-      view.data = reinterpret_cast<const std::byte*>(floats.data());
-      view.release = {};
+  for (const WeightPlan::One& one : plan.all) {
+    const weights::TensorInfo& info = *checkpoint.Find(one.name);
+    std::byte* const memory = static_cast<std::byte*>(*all) + one.offset;
+    (model.weights[one.name] = one.weight).data = memory;
+    // Expert by expert: a tensor that is stored in pieces is never in memory as a whole.
+    const int64_t matrices = MatricesOf(info);
+    for (int64_t m = 0; m < matrices; ++m) {
+      const base::Status loaded =
+          LoadMatrix(checkpoint, one, m, *model.backend, memory + m * one.weight.layout.bytes);
+      if (!loaded) return loaded.error().In("weight '" + one.name + "'");
     }
-    const base::Status repacked = model.backend->Repack(view, weight.layout, memory);
-    if (!repacked) return repacked.error().In("weight '" + name + "'");
-    checkpoint.DropPages(name);
-    values += count;
-    bytes += weight.layout.bytes;
+    checkpoint.DropPages(one.name);
+    values += CountOf(info);
+    bytes += one.bytes;
     if (options.progress) {
       options.progress(static_cast<double>(++done) / static_cast<double>(plan.all.size()));
     }
@@ -199,6 +224,13 @@ base::Status LoadWeights(const weights::Checkpoint& checkpoint, const LoadOption
                                   model.config.num_hidden_layers, static_cast<double>(values) / 1e6,
                                   base::HumanBytes(static_cast<uint64_t>(bytes)));
   return {};
+}
+
+const vt::ir::StateGroup* RecurrentGroup(const vt::ir::Graph& graph) {
+  for (const vt::ir::StateGroup& g : graph.state_groups) {
+    if (g.name == vt::ir::kRecurrentGroup) return &g;
+  }
+  return nullptr;
 }
 
 // Output rows of a step that scores prompts: enough to use every core well, few enough that logits
@@ -213,7 +245,7 @@ StepOptions StepsOf(const LoadOptions& o, bool use_graphs) {
   s.hidden = o.score_prompts;
   s.use_graphs = use_graphs;
   s.block_size = o.block_size;
-  s.slots = o.max_num_seqs;
+  s.slots = s.recurrent_slots = o.max_num_seqs;
   if (!use_graphs) return s;
   s.decode_sizes = o.cuda_graph_sizes;
   if (s.decode_sizes.empty()) {
@@ -230,6 +262,8 @@ LoadedModel::~LoadedModel() {
   runner.reset();
   if (backend != nullptr) backend->Free(weight_memory);
 }
+
+bool LoadedModel::recurrent() const { return RecurrentGroup(graph) != nullptr; }
 
 namespace {
 
@@ -270,21 +304,16 @@ base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
   return graph;
 }
 
-// Sums up what the plans need and fits the KV cache into the rest. Lowers options.max_model_len
-// where the user left it open; the graph must be built again then.
-base::Result<KvFit> Fit(const LoadedModel& model, const vt::Platform& platform,
-                        const StepPlans& plans, const StepOptions& steps, int64_t weight_bytes,
-                        const LoadOptions& options, bool length_asked) {
+// What is known before there are plans.
+MemoryBudget BudgetOf(const LoadedModel& model, const vt::Platform& platform, int64_t weight_bytes,
+                      const LoadOptions& options, bool length_asked) {
   MemoryBudget b;
   b.weights = weight_bytes;
-  b.activations = plans.arena_bytes + plans.input_bytes;
   for (const vt::ir::StateGroup& group : model.graph.state_groups) {
     const int64_t bytes = group.layers * model.backend->StateBlockBytes(group, options.block_size);
-    if (group.kind == vt::ir::StateGroup::Kind::kSlot) {
-      b.slots += bytes * steps.slots;
-    } else {
-      b.block += bytes;
-    }
+    (group.kind != vt::ir::StateGroup::Kind::kSlot ? b.block
+     : group.name == vt::ir::kRecurrentGroup       ? b.state
+                                                   : b.slots) += bytes;
   }
   b.block_size = options.block_size;
   b.free = static_cast<int64_t>(model.backend->Info().free_bytes);
@@ -293,8 +322,32 @@ base::Result<KvFit> Fit(const LoadedModel& model, const vt::Platform& platform,
   b.kv_default = platform.DefaultKvBytes();
   b.max_model_len = options.max_model_len;
   b.length_asked = length_asked;
-  b.max_num_seqs = options.max_num_seqs;
-  return FitKvCache(b);
+  return b;
+}
+
+// Settles where snapshots of recurrent state stand.
+base::Status SettleSnapshots(LoadOptions& options, const LoadedModel& model) {
+  const auto bad = [](std::string why) {
+    return base::Error{base::Code::kInvalidArgument, std::move(why)};
+  };
+  int64_t& every = options.mamba_block_size;
+  if (every != 0 || options.mamba_snapshots >= 0) {
+    const char* flag = every != 0 ? "--mamba-block-size" : "--mamba-snapshots";
+    if (!model.recurrent()) {
+      return bad(fmt::format("{} has no effect: this model has no recurrent layers", flag));
+    }
+    if (!options.enable_prefix_caching) {
+      return bad(fmt::format("{} has no effect without prefix caching", flag));
+    }
+  }
+  if (!model.recurrent() || !options.enable_prefix_caching) return {};
+  // Blocks, and what recurrent layers compute at a time.
+  const int64_t step = std::lcm(options.block_size, int64_t{64});
+  if (every % step != 0 || every < 0) {
+    return bad(fmt::format("--mamba-block-size is {}, but must be a multiple of {}", every, step));
+  }
+  if (every == 0) every = (1024 + step - 1) / step * step;
+  return {};
 }
 
 }  // namespace
@@ -352,12 +405,21 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   model->config = checkpoint.config();
   model->graph = std::move(opened->graph);
 
+  if (const base::Status s = SettleSnapshots(options, *model); !s) return s.error();
+  const WeightPlan laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
+  MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
+  if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
   StepOptions steps = StepsOf(options, use_graphs);
-  const WeightPlan laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
   StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
-  const base::Result<KvFit> fit =
-      Fit(*model, platform, plans, steps, laid_out.bytes, options, length_asked);
+  budget.activations = plans.arena_bytes + plans.input_bytes;
+  budget.max_num_seqs = options.max_num_seqs;
+  budget.slots *= steps.slots;
+  if (model->recurrent() && options.enable_prefix_caching) {
+    budget.snapshots = options.mamba_snapshots;
+    budget.snapshot_every = options.mamba_block_size;
+  }
+  const base::Result<KvFit> fit = FitKvCache(budget);
   if (!fit) return fit.error().In(options.model);
   if (fit->max_model_len < options.max_model_len) {
     options.max_model_len = fit->max_model_len;
@@ -369,6 +431,8 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   if (const base::Status s = CheckSupported(plans, *model->backend); !s)
     return s.error().In(options.model);
   steps.kv_blocks = model->kv_blocks = fit->blocks;
+  model->snapshots = fit->snapshots;
+  steps.recurrent_slots += fit->snapshots;
   model->output_rows = plans.limits.outputs;
   model->sampler = SamplerOf(model->config, options);
 
@@ -393,6 +457,11 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
                               model->kv_blocks * options.block_size,
                               base::HumanBytes(static_cast<uint64_t>(m.state)),
                               base::HumanBytes(static_cast<uint64_t>(m.arena + m.inputs)));
+  if (model->recurrent()) {
+    model->memory += fmt::format(", recurrent state of {} requests and {} snapshots, {} each",
+                                 options.max_num_seqs, model->snapshots,
+                                 base::HumanBytes(static_cast<uint64_t>(budget.state)));
+  }
   return model;
 }
 

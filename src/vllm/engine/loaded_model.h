@@ -48,6 +48,7 @@ struct LoadedModel {
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
   int64_t kv_blocks = 0;
+  int64_t snapshots = 0;    // of recurrent state
   int64_t output_rows = 0;  // of a step
   vt::ir::SamplerLayout sampler;
   std::unique_ptr<StepRunner> runner;             // warm
@@ -57,6 +58,8 @@ struct LoadedModel {
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
   ~LoadedModel();
+
+  bool recurrent() const;  // whether it has recurrent layers
 };
 
 // Settles what `options` leaves open (max_model_len, sizes of steps), sees that it fits, loads and

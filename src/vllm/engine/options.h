@@ -24,12 +24,17 @@ struct LoadOptions {
   std::string chat_template;         // path of a Jinja file that replaces the model's own
   int64_t max_model_len = 0;         // tokens of a request; 0: what the model was made for, or
                                      // less where memory holds less
-  int64_t max_num_seqs = 1;          // choices in a step
+  int64_t max_num_seqs = 1;          // choices in a step; 0: 64, or fewer where a recurrent
+                                     // model's states would take too much of the memory
   int64_t max_num_batched_tokens = 512;  // tokens in a step; longer prompts go in pieces
   int64_t block_size = 16;               // tokens a KV block
   double gpu_memory_utilization = 0.9;   // the share of the device's free memory that may be used
   int64_t kv_cache_memory = 0;           // bytes; 0: what is left
   bool enable_prefix_caching = true;
+  // Of models with recurrent layers, whose prefixes are cached by snapshots of the state: tokens
+  // between two (0: 1024), and how many fit (-1: by the memory there is; 0: no caching).
+  int64_t mamba_block_size = 0;
+  int64_t mamba_snapshots = -1;
   std::string scheduling_policy = "fcfs";  // or "priority"
   std::optional<uint64_t> seed;            // of requests without one, in the order of their coming
   int64_t max_queue_size = 0;              // choices that may wait; 0: no limit

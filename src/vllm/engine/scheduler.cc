@@ -31,7 +31,15 @@ bool Scheduler::Order::operator()(const Sequence* a, const Sequence* b) const {
 }
 
 Scheduler::Scheduler(BlockPool& pool, const SchedulerOptions& options, SchedulerObserver* observer)
-    : pool_(pool), options_(options), observer_(observer), waiting_(Order{options.priority}) {
+    : pool_(pool),
+      options_(options),
+      snapshots_(static_cast<int32_t>(options.max_num_seqs),
+                 options.recurrent && pool.caching() ? options.snapshots : 0),
+      observer_(observer),
+      waiting_(Order{options.priority}) {
+  if (snapshots_.count() > 0) {
+    pool_.OnForget([this](PrefixNode node) { snapshots_.Forget(node); });
+  }
   for (auto slot = static_cast<int32_t>(options.max_num_seqs) - 1; slot >= 0; --slot) {
     free_slots_.push_back(slot);
   }
@@ -75,6 +83,7 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   int64_t n = std::min(s.known() - s.computed, options_.max_num_batched_tokens - step.tokens);
   const bool all = s.embeds() ? s.means() : WantsScores(s);
   if (all) n = std::min(n, rows);
+  if (snapshots_.count() > 0) n = std::min(n, UntilSnapshot(s));
   return n;
 }
 
@@ -98,6 +107,7 @@ Sequence* Scheduler::VictimFor(const Sequence& s) const {
 void Scheduler::Preempt(Sequence& s) {
   ++counters_.preemptions;
   pool_.Release(s.blocks);
+  DropState(s);
   s.computed = s.retired = s.published = 0;
   s.node = 0;
   s.embedding.clear();  // its rows will be summed anew
@@ -108,6 +118,13 @@ void Scheduler::Preempt(Sequence& s) {
   s.state = Sequence::State::kWaiting;
   std::erase(running_, &s);
   waiting_.insert(&s);
+}
+
+int32_t Scheduler::TakeSlot() {
+  if (free_slots_.empty()) return -1;
+  const int32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
 }
 
 void Scheduler::Put(Sequence& s, int64_t count, bool admitted, ScheduledStep& step) {
@@ -135,6 +152,7 @@ void Scheduler::Put(Sequence& s, int64_t count, bool admitted, ScheduledStep& st
     s.sampler.row.length = static_cast<int32_t>(s.known());
     ++s.pending;
   }
+  if (options_.recurrent) MoveState(s, row);
   step.rows.push_back(row);
 }
 
@@ -175,21 +193,21 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     if (refused_ != nullptr && refused_ != &s && waiting_.key_comp()(refused_, &s)) return;
     if (Affordable(s, step) <= 0) return;  // before its prompt is looked up
     // What is found is held at once. The last token is always computed: its logits are wanted.
-    PrefixNode node = pool_.Root(s.input->cache_salt);
+    s.node = pool_.Root(s.input->cache_salt);
     if (!WantsScores(s) && !(s.embeds() && s.means())) {
-      const BlockPool::Match match =
-          pool_.Find(node, std::span(s.tokens).first(s.tokens.size() - 1), s.blocks);
-      node = match.node;
+      const PrefixNode root = s.node;
+      s.node = pool_.Find(root, std::span(s.tokens).first(s.tokens.size() - 1), s.blocks).node;
+      if (options_.recurrent) FindState(s, root);
     }
     s.published = static_cast<int64_t>(s.blocks.size());
     s.computed = s.published * pool_.block_size();
-    s.node = node;
     const int64_t size = pool_.block_size();
     const int64_t missing = (s.known() + size - 1) / size - s.published;
     const bool scarce = missing > pool_.free_blocks();
     const int64_t count = scarce ? 0 : Affordable(s, step);
     if (count <= 0 || !Reserve(s, s.computed + count)) {
       pool_.Release(s.blocks);
+      DropState(s);
       s.computed = s.published = 0;
       if (scarce && refused_ == nullptr) refused_ = &s;
       return;
@@ -202,10 +220,8 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
       counters_.prefix_hits += s.computed;
       s.admitted = now;
     }
-    if (s.slot < 0) {
-      s.slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
+    if (s.recurrent >= 0) snapshots_.CountHit();
+    if (s.slot < 0) s.slot = TakeSlot();
     s.sampler.row.slot = s.slot;
     s.table = ++tables_;
     s.state = Sequence::State::kRunning;
@@ -255,6 +271,7 @@ void Scheduler::Publish(Sequence& s) {
                            std::span(s.tokens).subspan(static_cast<size_t>(s.published * size),
                                                        static_cast<size_t>(size)),
                            s.blocks[static_cast<size_t>(s.published)]);
+    if (!s.marks.empty()) KeepMark(s, (s.published + 1) * size);
   }
 }
 
@@ -304,6 +321,8 @@ void Scheduler::Retire(const ScheduledStep& step, const StepResult& result, doub
     output_row += row.outputs == Outputs::kAll ? row.count : row.outputs == Outputs::kLast ? 1 : 0;
     --s.in_flight;
     if (row.samples) --s.pending;
+    snapshots_.Release(row.state_read);
+    snapshots_.Release(row.state_write);
     if (s.state == Sequence::State::kFinished) {
       if (s.in_flight == 0) Free(s);
       continue;
@@ -389,6 +408,7 @@ void Scheduler::End(Sequence& s, FinishReason reason, double now) {
     std::erase(running_, &s);
   }
   s.state = Sequence::State::kFinished;
+  DropState(s);
   --(s.embeds() ? embeds_ : generates_);
   if (s.input->timeout_seconds > 0) --deadlines_;
   if (s.in_flight == 0) Free(s);

@@ -16,6 +16,7 @@
 #include "vllm/engine/block_pool.h"
 #include "vllm/engine/request.h"
 #include "vllm/engine/sampler_settings.h"
+#include "vllm/engine/snapshot_pool.h"
 #include "vllm/engine/step_runner.h"
 
 namespace vllm::engine {
@@ -27,6 +28,11 @@ struct SchedulerOptions {
   int64_t max_model_len = 0;
   bool priority = false;  // by Request::priority; else first come, first served
   std::vector<int32_t> end_ids = {};
+  // Of models with recurrent layers. A running sequence has the recurrent slot of its sampler
+  // slot's number; those from max_num_seqs on are snapshots, without which no prefix is found.
+  bool recurrent = false;
+  int64_t snapshots = 0;
+  int64_t snapshot_every = 1024;  // tokens; a multiple of the block size
 };
 
 // One choice of a request.
@@ -53,6 +59,13 @@ struct Sequence {
   int64_t published = 0;       // blocks
   int64_t cached_tokens = -1;  // of the prompt, found at the first admission
   int32_t slot = -1;
+  int32_t recurrent = -1;  // the slot of the recurrent state after `computed` tokens; -1: zero
+  struct Mark {
+    int32_t slot = -1;
+    int64_t tokens = 0;
+  };
+  std::vector<Mark> marks;   // snapshots written whose block isn't published yet; held
+  PrefixNode last_mark = 0;  // kept for what follows the answer, until the next one is
   SamplerSettings sampler;
   std::vector<TokenLogprobs> prompt_logprobs;
   std::vector<float> embedding;  // sum so far
@@ -71,8 +84,9 @@ struct Scheduled {
   Sequence* sequence = nullptr;
   int64_t start = 0, count = 0;
   StepRow::Outputs outputs = StepRow::Outputs::kNone;
-  bool samples = false;   // the last of its tokens is followed by a draw
-  bool admitted = false;  // its sampler slot must be written first
+  bool samples = false;                       // the last of its tokens is followed by a draw
+  bool admitted = false;                      // its sampler slot must be written first
+  int32_t state_read = -1, state_write = -1;  // recurrent slots
 };
 
 struct ScheduledStep {
@@ -118,6 +132,11 @@ class Scheduler {
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
   const Counters& counters() const { return counters_; }
+  const SnapshotPool& snapshots() const { return snapshots_; }
+
+  // A sampler and recurrent slot for steps by hand; -1 when all are taken.
+  int32_t TakeSlot();
+  void GiveSlot(int32_t slot) { free_slots_.push_back(slot); }
 
  private:
   struct Order {
@@ -135,6 +154,13 @@ class Scheduler {
   Sequence* VictimFor(const Sequence& s) const;
   void Preempt(Sequence& s);
   void Publish(Sequence& s);
+  // Recurrent state: scheduler_state.cc.
+  int64_t UntilSnapshot(const Sequence& s) const;
+  bool SnapshotAt(const Sequence& s, int64_t tokens) const;
+  void FindState(Sequence& s, PrefixNode root);
+  void MoveState(Sequence& s, Scheduled& row);
+  void KeepMark(Sequence& s, int64_t tokens);
+  void DropState(Sequence& s);
   void TakeScores(const Scheduled& row, const StepResult& result, int64_t first_row) const;
   void TakeHidden(const Scheduled& row, const StepResult& result, int64_t first_row) const;
   FinishReason StopOf(const Sequence& s, int32_t token) const;
@@ -143,6 +169,7 @@ class Scheduler {
 
   BlockPool& pool_;
   SchedulerOptions options_;
+  SnapshotPool snapshots_;
   SchedulerObserver* observer_;
   std::map<RequestId, Choices> requests_;
   std::set<Sequence*, Order> waiting_;

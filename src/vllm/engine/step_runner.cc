@@ -96,9 +96,12 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
   for (size_t g = 0; g < graph.state_groups.size(); ++g) {
     const vt::ir::StateGroup& group = graph.state_groups[g];
     const bool slots = group.kind == vt::ir::StateGroup::Kind::kSlot;
-    const int64_t count = slots ? options.slots : options.kv_blocks;
+    const bool recurrent = slots && group.name == vt::ir::kRecurrentGroup;
+    const int64_t count = recurrent ? options.recurrent_slots
+                          : slots   ? options.slots
+                                    : options.kv_blocks;
     const int64_t bytes = backend.StateBlockBytes(group, options.block_size);
-    if (slots && group.name == "sampler") {
+    if (slots && group.name == vt::ir::kSamplerGroup) {
       r->sampler_group_ = static_cast<int>(g);
       r->slot_bytes_ = bytes;
     }
@@ -165,6 +168,8 @@ base::Status StepRunner::Compile(StepPlans plans) {
     c.seq_lens = layout.OffsetOf(vt::ir::kSeqLens);
     c.rows = layout.OffsetOf(vt::ir::kOutputRows);
     c.sampling = layout.OffsetOf(vt::ir::kSampleParams);
+    c.state_read = layout.OffsetOf(vt::ir::kStateRead);
+    c.state_write = layout.OffsetOf(vt::ir::kStateWrite);
     for (size_t g = 0; g < one.plan.graph.state_groups.size(); ++g) {
       const std::string table = vt::ir::BlockTableName(static_cast<int>(g));
       Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
@@ -302,6 +307,8 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
   int32_t* query_start = field(c.query_start);
   int32_t* seq_lens = field(c.seq_lens);
   int32_t* output_rows = field(c.rows);
+  int32_t* state_read = field(c.state_read);
+  int32_t* state_write = field(c.state_write);
   auto* sampling = reinterpret_cast<float*>(field(c.sampling));
 
   int64_t token = 0, output = 0;
@@ -310,6 +317,8 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     const auto n = static_cast<int64_t>(row.tokens.size());
     if (query_start != nullptr) query_start[r] = static_cast<int32_t>(token);
     if (seq_lens != nullptr) seq_lens[r] = static_cast<int32_t>(row.start + n);
+    if (state_read != nullptr) state_read[r] = row.state_read;
+    if (state_write != nullptr) state_write[r] = row.state_write;
     if (ids != nullptr) std::copy(row.tokens.begin(), row.tokens.end(), ids + token);
     if (positions != nullptr) {
       for (int64_t i = 0; i < n; ++i) positions[token + i] = static_cast<int32_t>(row.start + i);
@@ -348,7 +357,7 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     token += n;
   }
 
-  // Padding: rows that write nothing, see nothing and choose greedily.
+  // Padding: rows that write nothing, see nothing, have no state and choose greedily.
   const Bucket& b = c.bucket;
   if (ids != nullptr) std::fill(ids + token, ids + b.tokens, 0);
   if (positions != nullptr) std::fill(positions + token, positions + b.tokens, 0);
@@ -356,6 +365,9 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     std::fill(query_start + step.requests, query_start + b.requests + 1, header.tokens);
   }
   if (seq_lens != nullptr) std::fill(seq_lens + step.requests, seq_lens + b.requests, 0);
+  for (int32_t* states : {state_read, state_write}) {
+    if (states != nullptr) std::fill(states + step.requests, states + b.requests, -1);
+  }
   if (output_rows != nullptr) std::fill(output_rows + output, output_rows + b.outputs, 0);
   if (sampling != nullptr) {
     std::fill(sampling + output * vt::ir::kSampleParamCount,

@@ -34,6 +34,9 @@ struct StepRow {
   // Of kAll: the token whose log-probability is wanted after each of `tokens`, which is the
   // prompt's next; shorter by one when the last is to be sampled.
   std::span<const int32_t> scored = {};
+  // Recurrent slots: of the state before `tokens` (-1: it is zero), and where the state after them
+  // goes. No other row of the step may have this state_write as either.
+  int32_t state_read = -1, state_write = -1;
 };
 
 // Output rows, in the order of the step's rows.
@@ -66,7 +69,8 @@ struct StepOptions {
   bool use_graphs = false;            // capture
   int64_t block_size = 16;
   int64_t kv_blocks = 0;  // of each paged group
-  int64_t slots = 0;      // of each slot group
+  int64_t slots = 0;      // of the sampler's group
+  int64_t recurrent_slots = 0;
 };
 
 StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
@@ -131,6 +135,7 @@ class StepRunner {
     vt::GraphHandle graph = 0;
     const char* why_eager = "";
     int64_t ids = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1, sampling = -1;
+    int64_t state_read = -1, state_write = -1;
     struct Group {
       int64_t slots = -1, table = -1, width = 0;
     };

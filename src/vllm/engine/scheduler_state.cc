@@ -1,0 +1,90 @@
+// The recurrent state of sequences: which slot each step reads and writes, and where snapshots are.
+#include <algorithm>
+#include <limits>
+
+#include "vllm/engine/scheduler.h"
+
+namespace vllm::engine {
+namespace {
+
+// Snapshots of answers follow their ends, each in the place of the one before. There must be room
+// for this beside those of prompts, or the two drive each other out.
+constexpr int64_t kSnapshotsForAnswers = 4;  // a running sequence
+
+// Where the same prompt, or one that goes on from it, can go on: its last token is always computed.
+int64_t PromptEnd(const Sequence& s, int64_t block_size) {
+  return (s.prompt_length - 1) / block_size * block_size;
+}
+
+}  // namespace
+
+// Tokens until the next place of a snapshot in the prompt; pieces end there.
+int64_t Scheduler::UntilSnapshot(const Sequence& s) const {
+  if (s.embeds()) return std::numeric_limits<int64_t>::max();
+  const int64_t every = options_.snapshot_every, end = PromptEnd(s, pool_.block_size());
+  const int64_t next = (s.computed / every + 1) * every;
+  return (s.computed < end ? std::min(next, end) : next) - s.computed;
+}
+
+// Whether the state behind so many tokens should be kept. An embedding's blocks are never
+// published.
+bool Scheduler::SnapshotAt(const Sequence& s, int64_t tokens) const {
+  const int64_t size = pool_.block_size();
+  if (snapshots_.count() == 0 || tokens % size != 0 || s.embeds()) return false;
+  if (tokens % options_.snapshot_every == 0 || tokens == PromptEnd(s, size)) return true;
+  return tokens >= s.prompt_length && snapshots_.count() >= kSnapshotsForAnswers * running();
+}
+
+// Of the blocks that were found, keeps those up to the last snapshot.
+void Scheduler::FindState(Sequence& s, PrefixNode root) {
+  auto blocks = static_cast<int64_t>(s.blocks.size());
+  s.recurrent = -1;
+  s.node = root;
+  for (; blocks > 0; --blocks) {
+    const PrefixNode node = pool_.NodeOf(s.blocks[static_cast<size_t>(blocks - 1)]);
+    s.recurrent = snapshots_.Find(node);
+    if (s.recurrent < 0) continue;
+    s.node = node;
+    break;
+  }
+  snapshots_.Hold(s.recurrent);
+  pool_.Release(s.blocks, blocks);
+}
+
+// The row reads what the step before it wrote, and takes over the sequence's hold on it.
+void Scheduler::MoveState(Sequence& s, Scheduled& row) {
+  row.state_read = s.recurrent;
+  s.recurrent = s.slot;
+  if (SnapshotAt(s, s.computed)) {
+    const int32_t snapshot = snapshots_.Take();
+    if (snapshot >= 0) {
+      s.recurrent = snapshot;
+      s.marks.push_back({snapshot, s.computed});  // has the hold of Take
+      snapshots_.Hold(snapshot);                  // of the next row, which reads it
+      snapshots_.Hold(snapshot);                  // of this row
+    }
+  }
+  row.state_write = s.recurrent;
+}
+
+// The block that ends after `tokens` was published.
+void Scheduler::KeepMark(Sequence& s, int64_t tokens) {
+  const Sequence::Mark mark = s.marks.front();
+  if (mark.tokens != tokens) return;
+  s.marks.erase(s.marks.begin());
+  if (snapshots_.Keep(s.node, mark.slot) && tokens >= s.prompt_length &&
+      tokens % options_.snapshot_every != 0) {
+    snapshots_.Forget(s.last_mark);
+    s.last_mark = s.node;
+  }
+  snapshots_.Release(mark.slot);
+}
+
+void Scheduler::DropState(Sequence& s) {
+  snapshots_.Release(s.recurrent);
+  s.recurrent = -1;
+  for (const Sequence::Mark& mark : s.marks) snapshots_.Release(mark.slot);
+  s.marks.clear();
+}
+
+}  // namespace vllm::engine
