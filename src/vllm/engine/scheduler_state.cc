@@ -72,10 +72,10 @@ void Scheduler::KeepMark(Sequence& s, int64_t tokens) {
   const Sequence::Mark mark = s.marks.front();
   if (mark.tokens != tokens) return;
   s.marks.erase(s.marks.begin());
-  if (snapshots_.Keep(s.node, mark.slot) && tokens >= s.prompt_length &&
-      tokens % options_.snapshot_every != 0) {
+  const bool kept = snapshots_.Keep(s.node, mark.slot);
+  if (tokens >= s.prompt_length && tokens % options_.snapshot_every != 0) {
     snapshots_.Forget(s.last_mark);
-    s.last_mark = s.node;
+    s.last_mark = kept ? s.node : 0;
   }
   snapshots_.Release(mark.slot);
 }

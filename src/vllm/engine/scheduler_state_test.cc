@@ -213,7 +213,7 @@ TEST_F(SchedulerStateTest, ARegeneratedPromptGoesOnFromItsLastBlock) {
 
 // R36: regenerate, edit a turn, go back to the first.
 TEST_F(SchedulerStateTest, TurnsThatAreEditedGoOnFromWhatTheyShare) {
-  Make(64, 8, {.max_num_seqs = 1, .max_num_batched_tokens = 64});
+  Make(64, 12, {.max_num_seqs = 1, .max_num_batched_tokens = 64});
   const std::vector<int32_t> first = Ids(100, 14);
   std::vector<int32_t> second = first;
   for (const int32_t t : Answer(first, 9)) second.push_back(t);
