@@ -355,7 +355,7 @@ Tensors TopLogprobsRows(const Tensor& logits, const Tensor& params, const Tensor
 Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& in, KvState* state,
               int64_t block_size) {
   const FusedDefinition& def = DefinitionOf(op);
-  std::vector<Tensor> results(def.parts.size());
+  std::vector<Tensor> results(2 * def.parts.size());
   std::vector<const Tensor*> pointers;
   for (const Tensor& t : results) pointers.push_back(&t);
   for (size_t p = 0; p < ComputedParts(def); ++p) {
@@ -364,9 +364,10 @@ Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& 
     auto r = Evaluate(def.parts[p].op, attrs.parts[p], args, state, block_size);
     if (!r) return r.error();
     results[p] = std::move((*r)[0]);
+    if (r->size() > 1) results[def.parts.size() + p] = std::move((*r)[1]);
   }
   std::vector<Tensor> out;
-  for (const int o : def.outputs) out.push_back(results[static_cast<size_t>(o)]);
+  for (const int o : def.outputs) out.push_back(results[ResultIndex(def, o)]);
   return out;
 }
 

@@ -14,6 +14,12 @@ namespace {
 bool IsCommutative(Op op) { return op == Op::kAdd || op == Op::kMul; }
 bool IsBinary(Op op) { return IsCommutative(op) || op == Op::kSub || op == Op::kDiv; }
 
+// A part's node's output that `wanted` means, or none.
+ValueId OutputOf(const Node& node, int wanted) {
+  const auto o = static_cast<size_t>(wanted / kSecond);
+  return o < node.outputs.size() ? node.outputs[o] : kNone;
+}
+
 struct Match {
   std::vector<NodeId> nodes;    // by part, the context's last
   std::vector<ValueId> inputs;  // of the fused op
@@ -74,8 +80,8 @@ class Matcher {
         bound = args[i];
       } else {
         const Value& v = graph_.value(args[i]);
-        ok = v.producer >= 0 && node(v.producer).outputs[0] == args[i] &&
-             Part(static_cast<size_t>(wanted), v.producer, m);
+        ok = v.producer >= 0 && OutputOf(node(v.producer), wanted) == args[i] &&
+             Part(static_cast<size_t>(wanted % kSecond), v.producer, m);
       }
     }
     if (!ok) m = before;
@@ -104,17 +110,21 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const Buc
 
   NodeId before = *std::max_element(m.nodes.begin(), m.nodes.end());
   for (size_t p = 0; p < m.nodes.size(); ++p) {
-    const ValueId v = graph.nodes[static_cast<size_t>(m.nodes[p])].outputs[0];
-    const bool is_output =
-        std::find(def.outputs.begin(), def.outputs.end(), static_cast<int>(p)) != def.outputs.end();
-    if (!is_output &&
-        std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end()) {
-      return std::nullopt;
-    }
-    for (const NodeId user : users[static_cast<size_t>(v)]) {
-      if (inside(user)) continue;
-      if (!is_output) return std::nullopt;
-      before = std::min(before, user);
+    const std::vector<ValueId>& outputs = graph.nodes[static_cast<size_t>(m.nodes[p])].outputs;
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const ValueId v = outputs[o];
+      const int as = static_cast<int>(p) + static_cast<int>(o) * kSecond;
+      const bool is_output =
+          std::find(def.outputs.begin(), def.outputs.end(), as) != def.outputs.end();
+      if (!is_output &&
+          std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end()) {
+        return std::nullopt;
+      }
+      for (const NodeId user : users[static_cast<size_t>(v)]) {
+        if (inside(user)) continue;
+        if (!is_output) return std::nullopt;
+        before = std::min(before, user);
+      }
     }
   }
   for (const ValueId v : m.inputs) {
@@ -129,8 +139,8 @@ std::optional<Fused> TryFuse(const Graph& graph, const Target& target, const Buc
             .outputs = {},
             .attrs = {std::move(attrs)}};
   for (const int o : def.outputs) {
-    node.outputs.push_back(
-        graph.nodes[static_cast<size_t>(m.nodes[static_cast<size_t>(o)])].outputs[0]);
+    const NodeId n = m.nodes[static_cast<size_t>(o % kSecond)];
+    node.outputs.push_back(OutputOf(graph.nodes[static_cast<size_t>(n)], o));
   }
   // The definition must hold for the very shapes and types (Verify would refuse the node
   // otherwise).

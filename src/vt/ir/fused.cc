@@ -26,13 +26,19 @@ bool IsSoftCap(std::span<const Attrs> parts) {
          std::fabs(in.multiply * out.multiply - 1) < 1e-5f;
 }
 
+bool OneExpertMatrix(std::span<const Attrs> parts) {
+  return parts[0].as<GroupedLinearAttrs>().segments == 1;
+}
+
 // Gate and up: the halves of one linear of two weights of the same size, the first one activated.
 bool GateAndUp(std::span<const Attrs> parts) {
   const size_t first = parts.size() - 5;
-  const auto& linear = parts[first].as<LinearAttrs>();
+  const auto* plain = std::get_if<LinearAttrs>(&parts[first].v);
+  const int segments =
+      plain != nullptr ? plain->segments : parts[first].as<GroupedLinearAttrs>().segments;
   const auto &up = parts[first + 1].as<SliceAttrs>(), &gate = parts[first + 2].as<SliceAttrs>();
-  return linear.segments == 2 && !linear.bias && gate.begin == 0 && up.begin == gate.size &&
-         up.size == gate.size;
+  return segments == 2 && (plain == nullptr || !plain->bias) && gate.begin == 0 &&
+         up.begin == gate.size && up.size == gate.size;
 }
 
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
@@ -59,6 +65,16 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kAttention, {1, 4, kAny, kAny, kAny, kAny}, true}},
        {1, 4},
        nullptr},
+      {Op::kGatedDeltaNet,
+       12,
+       {{Op::kCausalConv, {~0, ~1, ~2, ~3, ~4, ~5}},
+        {Op::kUnary, {0}},
+        {Op::kGatedDelta, {1, ~6, ~7, ~8, ~9, Second(0), ~3, ~4, ~5}},
+        {Op::kRmsNorm, {2, ~11}},
+        {Op::kUnary, {~10}},
+        {Op::kMul, {3, 4}}},
+       {5, Second(2)},
+       nullptr},
       {Op::kRmsNormLinearActMul,
        2,
        {{Op::kRmsNorm, {~0, ~1}},
@@ -68,6 +84,15 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kUnary, {3}},
         {Op::kMul, {4, 2}}},
        {5},
+       GateAndUp},
+      {Op::kGroupedLinearActMul,
+       2,
+       {{Op::kGroupedLinear, {~0, ~1, kRest}},
+        {Op::kSlice, {0}},
+        {Op::kSlice, {0}},
+        {Op::kUnary, {2}},
+        {Op::kMul, {3, 1}}},
+       {4},
        GateAndUp},
       {Op::kLinearActMul,
        1,
@@ -107,6 +132,11 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
       {Op::kSoftCap, 1, {{Op::kScale, {~0}}, {Op::kUnary, {0}}, {Op::kScale, {1}}}, {2}, IsSoftCap},
       // Where a target has them, linears take what stands beside them before norms do.
       {Op::kLinearAdd, 3, {{Op::kLinear, {~0, ~1}}, {Op::kAdd, {0, ~2}}}, {1}, PlainLinear},
+      {Op::kGroupedLinearSum,
+       3,
+       {{Op::kGroupedLinear, {~0, ~1, kRest}}, {Op::kExpertSum, {0, ~2}}},
+       {1},
+       OneExpertMatrix},
       {Op::kRmsNormLinear, 2, {{Op::kRmsNorm, {~0, ~1}}, {Op::kLinear, {0, kRest}}}, {1}, nullptr},
       {Op::kAddRmsNorm, 3, {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}}, {0, 1}, nullptr},
       {Op::kRmsNormAdd, 3, {{Op::kRmsNorm, {~0, ~1}}, {Op::kAdd, {~2, 0}}}, {1}, nullptr},

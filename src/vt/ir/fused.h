@@ -14,10 +14,14 @@ namespace vt::ir {
 inline constexpr int kRest = -1000;
 // Of a context's inputs: whatever it is.
 inline constexpr int kAny = -1001;
+// The second output of a part: the state that an op which yields a value leaves.
+inline constexpr int kSecond = 500;
+constexpr int Second(int part) { return part + kSecond; }
 
 struct FusedPart {
   Op op = Op::kAdd;
-  std::vector<int> inputs;  // >= 0: output of that earlier part; < 0: input ~i of the fused op
+  std::vector<int> inputs;  // >= 0: output of that earlier part (or Second of it); < 0: input ~i of
+                            // the fused op
   // Must be there, after the others, but is not part of the fused op: it ties together what reaches
   // it on several ways.
   bool context = false;
@@ -27,8 +31,8 @@ struct FusedDefinition {
   Op op = Op::kAdd;
   int inputs = 0;  // without the rest
   std::vector<FusedPart> parts;
-  std::vector<int> outputs;  // parts whose results are the fused op's outputs, in order; the last
-                             // part that is no context is the last of them
+  std::vector<int> outputs;  // parts whose results (or Second of them) are the fused op's outputs,
+                             // in order; the last part that is no context is one of them
   // Further condition on the attributes of the parts (nullptr: none), e.g. that a linear has one
   // segment.
   bool (*predicate)(std::span<const Attrs> parts) = nullptr;
@@ -37,7 +41,13 @@ struct FusedDefinition {
 // Parts that are computed: all but the context, which stands at the end.
 size_t ComputedParts(const FusedDefinition& d);
 
-// The values of a part's inputs among results of earlier parts and the fused op's inputs.
+// Where a part's output stands in a list of the first outputs of all parts, then the second ones.
+inline size_t ResultIndex(const FusedDefinition& d, int i) {
+  return static_cast<size_t>(i % kSecond) + (i >= kSecond ? d.parts.size() : 0);
+}
+
+// The values of a part's inputs among results of earlier parts (by ResultIndex) and the fused op's
+// inputs.
 template <typename T>
 std::vector<T> ArgumentsOf(const FusedDefinition& d, size_t part, const std::vector<T>& results,
                            std::span<const T> inputs) {
@@ -46,7 +56,7 @@ std::vector<T> ArgumentsOf(const FusedDefinition& d, size_t part, const std::vec
     if (i == kRest) {
       args.insert(args.end(), inputs.begin() + d.inputs, inputs.end());
     } else {
-      args.push_back(i >= 0 ? results[static_cast<size_t>(i)] : inputs[static_cast<size_t>(~i)]);
+      args.push_back(i >= 0 ? results[ResultIndex(d, i)] : inputs[static_cast<size_t>(~i)]);
     }
   }
   return args;

@@ -76,6 +76,13 @@ namespace vt::ir {
     "(q, k, v, positions, state, slots, wq, wk) -> the same of rms_norm(q, wq), rms_norm(k, wk)") \
   X(RmsNormLinear, "rms_norm_linear", FusedAttrs,                                                 \
     "(x, w, W0.., b0..) -> linear(rms_norm(x, w), W0.., b0..)")                                   \
+  X(GatedDeltaNet, "gated_delta_net", FusedAttrs,                                                 \
+    "(qkv, w_conv, state, query_start, state_read, state_write, a, b, A, dt, z, w_norm) -> (y, "  \
+    "state): filter, fn, gated delta, rms_norm(.., w_norm) * fn(z)")                              \
+  X(GroupedLinearActMul, "grouped_linear_act_mul", FusedAttrs,                                    \
+    "(x, ids, W0, W1) -> fn(grouped(x, ids, W0)) * grouped(x, ids, W1)")                          \
+  X(GroupedLinearSum, "grouped_linear_sum", FusedAttrs,                                           \
+    "(x, ids, weights, W) -> expert_sum(grouped(x, ids, W), weights)")                            \
   X(LinearActMul, "linear_act_mul", FusedAttrs, "(x, W0, W1) -> fn(x W0^T) * (x W1^T)")           \
   X(RmsNormLinearActMul, "rms_norm_linear_act_mul", FusedAttrs,                                   \
     "(x, w, W0, W1) -> linear_act_mul(rms_norm(x, w), W0, W1)")                                   \
@@ -111,6 +118,7 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kKvWrite) return {0, 0};
   if (op == Op::kSample || op == Op::kCausalConv) return {2, 1};
   if (op == Op::kGatedDelta) return {5, 1};
+  if (op == Op::kGatedDeltaNet) return {2, 1};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
   return {};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "vt/ir/builder.h"
 #include "vt/ir/rewrite.h"
@@ -15,7 +16,7 @@ class FakeTarget : public Target {
  public:
   std::string TargetName() const override { return "fake"; }
   bool Supports(const Graph&, const Node& node, const Bucket&) const override {
-    return !IsFused(node.op) || fused;
+    return !IsFused(node.op) || (fused && lacks.count(node.op) == 0);
   }
   int64_t Launches(const Plan& plan) const override { return CountComputed(plan); }
   DType ValueType() const override { return type; }
@@ -33,6 +34,7 @@ class FakeTarget : public Target {
   int64_t workspace = 0;
 
   bool fused = true;
+  std::set<Op> lacks;
   bool quantise = true;
   DType type = DType::kF32;
 };
@@ -121,6 +123,107 @@ TEST(MergeLinears, KeepsApartWhatWantsDifferentActivations) {
   ASSERT_TRUE(Verify(g));
   EXPECT_NE(Find(g, Op::kLinear, "q+v"), nullptr);
   EXPECT_NE(Find(g, Op::kLinear, "k"), nullptr);
+}
+
+// A block of experts with a shared one: router, gate and up, down, on one normed value.
+Graph ExpertBlock() {
+  std::map<std::string, WeightInfo> w = {{"embed.weight", {DType::kQ8_0, {100, kWidth}}},
+                                         {"norm.weight", {DType::kF32, {kWidth}}},
+                                         {"router.weight", {DType::kF32, {8, kWidth}}},
+                                         {"shared.gate.weight", {DType::kQ8_0, {32, kWidth}}},
+                                         {"shared.up.weight", {DType::kQ8_0, {32, kWidth}}},
+                                         {"shared.down.weight", {DType::kQ8_0, {kWidth, 32}}},
+                                         {"experts.gate.weight", {DType::kQ4_0, {8, 32, kWidth}}},
+                                         {"experts.up.weight", {DType::kQ4_0, {8, 32, kWidth}}},
+                                         {"experts.down.weight", {DType::kQ5_0, {8, kWidth, 32}}}};
+  Builder b("experts", AnyWeights(std::move(w)), {.max_model_len = 64});
+  const ValueId x = b.Embed("embed.weight", 100, kWidth);
+  const ValueId m = b.RmsNorm(x, "norm.weight", 1e-5f);
+  const auto [weights, ids] = b.Router(b.Linear(m, "router", 8), {.top_k = 2}, "router.top");
+  const ValueId gate = b.Act(b.GroupedLinear(m, ids, "experts.gate", 8, 32), Activation::kSilu);
+  const ValueId chosen = b.Mul(gate, b.GroupedLinear(m, ids, "experts.up", 8, 32));
+  const ValueId experts =
+      b.ExpertSum(b.GroupedLinear(chosen, ids, "experts.down", 8, kWidth), weights);
+  const ValueId shared_gate = b.Act(b.Linear(m, "shared.gate", 32), Activation::kSilu);
+  const ValueId s = b.Mul(shared_gate, b.Linear(m, "shared.up", 32));
+  auto g = b.Finish({b.Add(x, b.Add(experts, b.Linear(s, "shared.down", kWidth)))});
+  EXPECT_TRUE(g) << g.error().message;
+  return *g;
+}
+
+TEST(MergeLinears, MergesExpertsByTheirIds) {
+  Graph g = ExpertBlock();
+  MergeLinears(g, FakeTarget(), kBucket);
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  const Node* both = Find(g, Op::kGroupedLinear, "experts.gate+up");
+  ASSERT_NE(both, nullptr) << Dump(g);
+  EXPECT_EQ(both->attrs.as<GroupedLinearAttrs>().segments, 2);
+  EXPECT_EQ(ToString(g.value(both->outputs[0]).shape), "[T, 2, 64]");
+  EXPECT_EQ(CountNodes(g, Op::kGroupedLinear), 2);
+}
+
+TEST(Lower, ExpertsAndTheSharedOneReadOneQuantisedValue) {
+  FakeTarget target;
+  target.lacks = {Op::kGroupedLinearActMul, Op::kLinearActMul};
+  const Plan plan = Lower(ExpertBlock(), target, kBucket);
+  const Graph& g = plan.graph;
+  const Node* experts = Find(g, Op::kGroupedLinear, "experts.gate+up");
+  const Node* shared = Find(g, Op::kLinear, "shared.gate+up");
+  ASSERT_NE(experts, nullptr) << Dump(g);
+  ASSERT_NE(shared, nullptr) << Dump(g);
+  EXPECT_EQ(experts->inputs[0], shared->inputs[0]);
+  EXPECT_EQ(g.value(experts->inputs[0]).dtype, DType::kQ8_A32);
+  // The norm's, and each of the two activations', with its act * mul.
+  EXPECT_EQ(CountNodes(g, Op::kQuantize) + CountNodes(g, Op::kRmsNormQuantize), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kActMulQuantize), 2) << Dump(g);
+}
+
+TEST(Lower, ARecurrentLayerIsOneNode) {
+  const DeltaAttrs delta{.k_heads = 2, .v_heads = 4, .k_dim = 8, .v_dim = 8};
+  std::map<std::string, WeightInfo> w = {{"embed.weight", {DType::kF32, {100, kWidth}}},
+                                         {"conv.weight", {DType::kF32, {delta.channels(), 4}}},
+                                         {"A", {DType::kF32, {4}}},
+                                         {"dt", {DType::kF32, {4}}},
+                                         {"norm.weight", {DType::kF32, {8}}},
+                                         {"qkv.weight", {DType::kF32, {delta.channels(), kWidth}}},
+                                         {"z.weight", {DType::kF32, {32, kWidth}}},
+                                         {"a.weight", {DType::kF32, {4, kWidth}}},
+                                         {"b.weight", {DType::kF32, {4, kWidth}}}};
+  Builder b("delta", AnyWeights(std::move(w)), {.max_model_len = 64});
+  const ValueId x = b.Embed("embed.weight", 100, kWidth);
+  const ValueId qkv = b.Linear(x, "qkv", delta.channels()), a = b.Linear(x, "a", 4),
+                beta = b.Linear(x, "b", 4), z = b.Heads(b.Linear(x, "z", 32), 4, 8);
+  const ValueId y =
+      b.GatedDeltaNet(qkv, a, beta, delta, 4, {"conv.weight", "A", "dt"}, "delta_net");
+  const ValueId normed = b.RmsNorm(y, "norm.weight", 1e-6f);
+  auto g = b.Finish({b.Mul(normed, b.Act(z, Activation::kSilu))});
+  ASSERT_TRUE(g) << g.error().message;
+  const Graph lowered = Lower(*g, FakeTarget(), kBucket).graph;
+  ASSERT_TRUE(Verify(lowered)) << Verify(lowered).error().message;
+  const Node* net = Find(lowered, Op::kGatedDeltaNet);
+  ASSERT_NE(net, nullptr) << Dump(lowered);
+  EXPECT_EQ(lowered.value(net->outputs[1]).kind, ValueKind::kState);
+  EXPECT_EQ(CountNodes(lowered, Op::kCausalConv) + CountNodes(lowered, Op::kGatedDelta), 0);
+}
+
+TEST(Lower, ExpertsAreTwoNodes) {
+  const Graph g = Lower(ExpertBlock(), FakeTarget(), kBucket).graph;
+  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearActMul), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSum), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kSlice), 0) << Dump(g);
+}
+
+TEST(Roofline, ExpertsCostWhatTheyMeet) {
+  const Plan plan = Lower(ExpertBlock(), FakeTarget(), {1, 1, 1});
+  const Node* experts = Find(plan.graph, Op::kGroupedLinearActMul);
+  ASSERT_NE(experts, nullptr);
+  const auto bytes = [&](int64_t tokens) {
+    return Predict(plan.graph, *experts, {tokens, 1, 1}, 1, {}).bytes;
+  };
+  const double matrix = 2.0 * 32 * static_cast<double>(Bytes(DType::kQ4_0, kWidth));
+  // One token meets its two experts; many meet all eight. Beside them only small values move.
+  EXPECT_NEAR(bytes(1) / (2 * matrix), 1, 0.3);
+  EXPECT_NEAR((bytes(1000) - 999 * (bytes(1) - 2 * matrix)) / (8 * matrix), 1, 0.2);
 }
 
 TEST(MergeLinears, PutsBiasesAfterAllWeights) {

@@ -268,16 +268,22 @@ Types Rule::Fused() {
   const auto least = static_cast<size_t>(def.inputs) + (IsVariadic(def) ? 1 : 0);
   if (in_.size() < least || (in_.size() > least && !IsVariadic(def)))
     return Bad(fmt::format("needs {} inputs", least));
-  std::vector<Value> results;
+  std::vector<Value> results(2 * def.parts.size());
   for (size_t p = 0; p < ComputedParts(def); ++p) {
+    const Op part = def.parts[p].op;
     const std::vector<Value> args = ArgumentsOf(def, p, results, in_);
-    auto types = InferOutputs(def.parts[p].op, a->parts[p], args);
+    auto types = InferOutputs(part, a->parts[p], args);
     if (!types) return types.error().In(std::string(Name(op_)));
-    results.push_back({.name = "part", .dtype = (*types)[0].dtype, .shape = (*types)[0].shape});
+    for (size_t o = 0; o < std::min<size_t>(types->size(), 2); ++o) {
+      Value& v = results[p + o * def.parts.size()];
+      v = {.name = "part", .dtype = (*types)[o].dtype, .shape = (*types)[o].shape};
+      if (WriteOf(part).output == static_cast<int>(o)) v.kind = ValueKind::kState;
+    }
   }
   std::vector<OutputType> out;
   for (const int o : def.outputs) {
-    out.push_back({results[static_cast<size_t>(o)].dtype, results[static_cast<size_t>(o)].shape});
+    const Value& v = results[ResultIndex(def, o)];
+    out.push_back({v.dtype, v.shape});
   }
   return out;
 }
