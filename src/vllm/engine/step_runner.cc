@@ -90,7 +90,14 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
     std::map<std::string, vt::DeviceWeight> weights, const StepOptions& options) {
   std::unique_ptr<StepRunner> r(new StepRunner(backend));
   vt::Bindings& b = r->bindings_;
-  for (const auto& [name, weight] : weights) r->memory_.weights += weight.layout.bytes;
+  for (const vt::ir::Value& v : graph.values) {
+    if (v.kind != vt::ir::ValueKind::kWeight) continue;
+    const auto weight = weights.find(v.name);
+    if (weight == weights.end()) continue;
+    // Experts are as many matrices of this layout.
+    const int64_t matrices = v.shape.size() == 3 ? v.shape[0].count : 1;
+    r->memory_.weights += weight->second.layout.bytes * matrices;
+  }
   b.weights = std::move(weights);
   b.block_size = options.block_size;
   for (size_t g = 0; g < graph.state_groups.size(); ++g) {

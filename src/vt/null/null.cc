@@ -31,6 +31,12 @@ int32_t NextToken(int32_t token, int32_t position, int64_t vocabulary) {
   return static_cast<int32_t>(3 + (mixed >> 8) % static_cast<uint32_t>(vocabulary - 3));
 }
 
+int32_t Fold(int32_t state, int32_t token) {
+  const uint32_t mixed =
+      (static_cast<uint32_t>(state) ^ static_cast<uint32_t>(token)) * 0x9E3779B1u;
+  return static_cast<int32_t>((mixed ^ mixed >> 15) + 1);
+}
+
 // Reads the step's inputs where the real devices read them, and writes the sampled tokens.
 class NullExecutable : public Executable {
  public:
@@ -44,6 +50,15 @@ class NullExecutable : public Executable {
       sampler_ = node.attrs.as<ir::SamplerAttrs>().layout;
       group_ = plan_.graph.value(node.inputs[2]).group;
       tokens_ = node.outputs[0];
+    }
+    for (size_t g = 0; g < plan_.graph.state_groups.size(); ++g) {
+      const ir::StateGroup& group = plan_.graph.state_groups[g];
+      if (group.name != ir::kRecurrentGroup || layout_.OffsetOf(ir::kStateRead) < 0) continue;
+      recurrent_ = static_cast<int32_t*>(bindings_.state[g][0]);
+      recurrent_words_ = group.slot_bytes / 4;
+      query_start_ = layout_.OffsetOf(ir::kQueryStart);
+      state_read_ = layout_.OffsetOf(ir::kStateRead);
+      state_write_ = layout_.OffsetOf(ir::kStateWrite);
     }
     ids_ = layout_.OffsetOf(ir::kTokenIds);
     positions_ = layout_.OffsetOf(ir::kPositions);
@@ -74,21 +89,19 @@ class NullExecutable : public Executable {
     if (++backend_.steps_ == backend_.options_.fail) {
       return base::Error{base::Code::kInternal, "the null device was told to fail in this step"};
     }
-    if (group_ < 0) return {};  // ends in hidden states
     const auto& header = *Input<StepHeader>(0);
-    const int32_t* ids = Input<int32_t>(ids_);
     const int32_t* positions = Input<int32_t>(positions_);
-    const int32_t* rows = Input<int32_t>(rows_);
-    auto* state = static_cast<int32_t*>(bindings_.state[static_cast<size_t>(group_)][0]);
-    auto* tokens = static_cast<int32_t*>(ValueAddress(tokens_));
     // All ids are fed before any is written, as in a graph.
-    fed_.resize(static_cast<size_t>(header.outputs));
-    for (int32_t o = 0; o < header.outputs; ++o) {
-      const int32_t id = ids[rows[o]];
-      fed_[static_cast<size_t>(o)] =
-          id >= 0 ? id
-                  : state[(-1 - id) * sampler_.words() + ir::SamplerLayout::last_token_offset()];
+    fed_.resize(static_cast<size_t>(header.tokens));
+    for (int32_t t = 0; t < header.tokens; ++t) fed_[static_cast<size_t>(t)] = Fed(t);
+    if (recurrent_ != nullptr) {
+      const base::Status folded = FoldStates(header);
+      if (!folded) return folded;
     }
+    if (group_ < 0) return {};  // ends in hidden states
+    const int32_t* rows = Input<int32_t>(rows_);
+    int32_t* state = Sampler();
+    auto* tokens = static_cast<int32_t*>(ValueAddress(tokens_));
     for (int32_t o = 0; o < header.outputs; ++o) {
       const float* packed = Input<float>(sampling_) + o * ir::kSampleParamCount;
       // The two fields that matter here; unpacking whole rows would be most of this device's time.
@@ -96,11 +109,63 @@ class NullExecutable : public Executable {
       std::memcpy(&slot, packed + ir::kParamSlotOne, 4);
       std::memcpy(&forced, packed + ir::kParamForcedOne, 4);
       tokens[o] = forced > 0 ? forced - 1
-                             : NextToken(fed_[static_cast<size_t>(o)], positions[rows[o]],
+                             : NextToken(fed_[static_cast<size_t>(rows[o])], positions[rows[o]],
                                          sampler_.vocabulary);
       if (forced == 0 && slot > 0) {
         state[(slot - 1) * sampler_.words() + ir::SamplerLayout::last_token_offset()] = tokens[o];
       }
+    }
+    return {};
+  }
+
+  int32_t* Sampler() const {
+    return group_ < 0 ? nullptr
+                      : static_cast<int32_t*>(bindings_.state[static_cast<size_t>(group_)][0]);
+  }
+  int32_t Fed(int32_t row) const {
+    const int32_t id = Input<int32_t>(ids_)[row];
+    if (id >= 0 || group_ < 0) return id;
+    return Sampler()[(-1 - id) * sampler_.words() + ir::SamplerLayout::last_token_offset()];
+  }
+
+  // Replaces each fed token by the state after it.
+  base::Status FoldStates(const StepHeader& header) {
+    const int32_t* starts = Input<int32_t>(query_start_);
+    const int32_t* reads = Input<int32_t>(state_read_);
+    const int32_t* writes = Input<int32_t>(state_write_);
+    const int32_t* positions = Input<int32_t>(positions_);
+    const auto wrong = [](const std::string& what) {
+      return base::Error{base::Code::kInternal, "the null device: " + what};
+    };
+    std::map<int32_t, int32_t> readers;  // the last request to read each slot
+    for (int32_t r = 0; r < header.requests; ++r) {
+      if (reads[r] >= 0) readers[reads[r]] = r;
+    }
+    std::map<int32_t, std::pair<int32_t, int32_t>> written;
+    for (int32_t r = 0; r < header.requests; ++r) {
+      int32_t count = 0, state = 0;
+      if (reads[r] >= 0) {
+        count = recurrent_[reads[r] * recurrent_words_];
+        state = recurrent_[reads[r] * recurrent_words_ + 1];
+      }
+      if (count != positions[starts[r]]) {
+        return wrong(fmt::format("request {} reads the state of {} tokens at position {}", r, count,
+                                 positions[starts[r]]));
+      }
+      for (int32_t t = starts[r]; t < starts[r + 1]; ++t) {
+        fed_[static_cast<size_t>(t)] = state = Fold(state, fed_[static_cast<size_t>(t)]);
+        ++count;
+      }
+      const auto reader = readers.find(writes[r]);
+      if (writes[r] >= 0 &&
+          (written.contains(writes[r]) || (reader != readers.end() && reader->second != r))) {
+        return wrong(fmt::format("state slot {} is not request {}'s alone", writes[r], r));
+      }
+      if (writes[r] >= 0) written[writes[r]] = {count, state};
+    }
+    for (const auto& [slot, state] : written) {
+      recurrent_[slot * recurrent_words_] = state.first;
+      recurrent_[slot * recurrent_words_ + 1] = state.second;
     }
     return {};
   }
@@ -113,7 +178,10 @@ class NullExecutable : public Executable {
   int group_ = -1;
   ir::ValueId tokens_ = ir::kNone;
   int64_t ids_ = -1, positions_ = -1, rows_ = -1, sampling_ = -1;
-  std::vector<int32_t> fed_;
+  int64_t query_start_ = -1, state_read_ = -1, state_write_ = -1;
+  int32_t* recurrent_ = nullptr;  // the first layer's slots
+  int64_t recurrent_words_ = 0;   // of a slot
+  std::vector<int32_t> fed_;      // [T]: tokens, or the states after them
 };
 
 DeviceInfo NullBackend::Info() const {

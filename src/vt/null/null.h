@@ -4,6 +4,10 @@
 // position p comes NextToken(t, p). A wrong id, position, slot or order of steps changes what comes
 // out. Logits, log-probabilities and hidden states are not computed.
 //
+// With recurrent layers the token also depends on all tokens before: a slot of the first such layer
+// holds how many tokens its state stands for and their Fold. A step that reads a state of another
+// length, or writes a slot that another of its requests reads or writes, is an error.
+//
 // How it behaves is chosen by Platform::Options::isa, a comma-separated list: "sync" (a step is
 // done when it is launched, as on a CPU; otherwise only when it is waited for, as on a card that is
 // always behind), "fail=N" (the N-th step is an error), "memory=N" (bytes it has).
@@ -23,6 +27,10 @@ namespace vt::null {
 
 // Below the first 3 ids, which many vocabularies keep for control tokens, nothing is chosen.
 int32_t NextToken(int32_t token, int32_t position, int64_t vocabulary);
+
+// The state of recurrent layers after one more token; that of no tokens is 0. The token that comes
+// next is then NextToken(state, p).
+int32_t Fold(int32_t state, int32_t token);
 
 struct NullOptions {
   bool sync = false;
