@@ -2,14 +2,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <span>
+#include <string>
 
 #include "vllm/weights/config.h"
 #include "vllm/weights/gguf.h"
 #include "vllm/weights/name_map.h"
+#include "vllm/weights/virtual_tensors.h"
 
 using vllm::weights::GgufFile;
 using vllm::weights::GgufTensor;
+using vllm::weights::TensorInfo;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const base::Result<GgufFile> file =
@@ -35,7 +39,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return std::vector<int64_t>{};
   });
-  if (config && config->layer_types.size() != static_cast<size_t>(config->num_hidden_layers))
-    std::abort();
+  if (!config) return 0;
+  if (config->layer_types.size() != static_cast<size_t>(config->num_hidden_layers)) std::abort();
+  // As a checkpoint names them; tensors made of row ranges stay inside of the file.
+  std::map<std::string, TensorInfo> tensors;
+  for (const GgufTensor& t : file->tensors) {
+    tensors.emplace(vllm::weights::HfFromGguf(config->family, t.name).value_or(t.name),
+                    TensorInfo{t.dtype, t.shape, {{0, t.offset, t.bytes}}, t.bytes});
+  }
+  if (!vllm::weights::MakeVirtualTensors(*config, tensors)) return 0;
+  for (const auto& [name, info] : tensors) {
+    uint64_t bytes = 0;
+    for (const auto& piece : info.pieces) {
+      if (piece.offset > size || piece.bytes > size - piece.offset) std::abort();
+      bytes += piece.bytes;
+    }
+    if (bytes != info.bytes) std::abort();
+  }
   return 0;
 }

@@ -102,6 +102,17 @@ put("config", "qwen2", json.dumps(CONFIG | {"architectures": ["Qwen2ForCausalLM"
 put("config", "gemma3", json.dumps({"architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": 1, "text_config": CONFIG | {
     "sliding_window_pattern": 2, "sliding_window": 8, "rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 2.0}, "sliding_attention": {"rope_theta": 1e4}}}}))
 put("config", "gemma2", json.dumps(CONFIG | {"architectures": ["Gemma2ForCausalLM"], "layer_types": ["sliding_attention", "full_attention"], "final_logit_softcapping": 30.0}))
+HYBRID = {"layer_types": ["linear_attention", "full_attention"], "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8,
+          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4}
+put("config", "qwen3_next", json.dumps(CONFIG | HYBRID | {"architectures": ["Qwen3NextForCausalLM"], "mlp_only_layers": [1], "partial_rotary_factor": 0.5}))
+put("config", "qwen3_5_moe", json.dumps({"architectures": ["Qwen3_5MoeForConditionalGeneration"], "text_config": CONFIG | HYBRID | {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1], "partial_rotary_factor": 0.25}}}))
+put("config", "mixtral", json.dumps(CONFIG | {"architectures": ["MixtralForCausalLM"], "num_local_experts": 2, "sliding_window": None}))
+put("gguf", "qwen35moe", gguf("qwen35moe", [u32(f"qwen35moe.{k}", v) for k, v in {
+    "expert_count": 2, "expert_used_count": 1, "expert_feed_forward_length": 4, "expert_shared_feed_forward_length": 4, "ssm.conv_kernel": 2, "ssm.state_size": 2,
+    "ssm.group_count": 1, "ssm.time_step_rank": 2, "ssm.inner_size": 4, "full_attention_interval": 2}.items()],
+    [("blk.0.ffn_gate_up_exps.weight", [8, 8, 2], 0, 512), ("blk.0.ffn_down_exps.weight", [4, 8, 2], 0, 256), ("blk.0.ssm_a", [2], 0, 8),
+     ("blk.1.attn_q.weight", [8, 16], 0, 512), ("blk.0.ssm_ba.weight", [8, 4], 0, 128), ("blk.0.ffn_gate_inp_shexp.weight", [8], 0, 32)]))
 for name, value in {"bpe": TOKENIZER, "unigram": UNIGRAM, "wordpiece": WORDPIECE}.items():
     put("tokenizer", name, "<s>ab abc \u00e9\n" + json.dumps(value, ensure_ascii=False))
 for i, template in enumerate(TEMPLATES):

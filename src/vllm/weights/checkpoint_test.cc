@@ -204,5 +204,31 @@ TEST(DummyCheckpoint, HasEveryTensorInTheMixesFormats) {
   ExpectRefused(folder.Path("x.gguf"), {"config.json"}, options);
 }
 
+// The shape of a published hybrid with 90 experts, whose Q4_K_M file has 7.87 GiB. Nothing is made
+// before it is asked for.
+TEST(DummyCheckpoint, AHybridWithExpertsIsAsLargeAsItsFile) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", R"({"architectures":["Qwen3_5MoeForConditionalGeneration"],
+    "text_config":{"vocab_size":248320,"hidden_size":2048,"num_hidden_layers":40,"num_attention_heads":16,
+      "num_key_value_heads":2,"head_dim":256,"num_experts":90,"num_experts_per_tok":8,
+      "moe_intermediate_size":512,"shared_expert_intermediate_size":512,"full_attention_interval":4}})");
+  const auto c = Checkpoint::Open(folder.Path(), {.dummy = true, .quantization = "Q4_K_M"});
+  ASSERT_TRUE(c) << c.error().message;
+  uint64_t bytes = 0;
+  for (const auto& [name, info] : (*c)->tensors()) bytes += info.bytes;
+  EXPECT_NEAR(static_cast<double>(bytes) / (1 << 30), 7.87, 0.08);
+  const auto type = [&](const std::string& name) {
+    return std::string(vt::ir::Name((*c)->Find("model.layers.1." + name)->dtype));
+  };
+  EXPECT_EQ(type("mlp.gate.weight"), "f32");
+  EXPECT_EQ(type("mlp.shared_expert_gate.weight"), "f32");
+  EXPECT_EQ(type("mlp.experts.up_proj.weight"), "Q4_K");
+  EXPECT_EQ(type("linear_attn.conv1d.weight"), "f32");
+  EXPECT_EQ(type("linear_attn.in_proj_qkv.weight"), "Q6_K");
+  const auto one = (*c)->Range("model.layers.1.mlp.experts.up_proj.weight", 589824, 2 * 589824);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->size(), 589824u);  // 512 rows of 8 superblocks of 144 bytes
+}
+
 }  // namespace
 }  // namespace vllm::weights

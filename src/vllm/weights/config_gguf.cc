@@ -202,7 +202,13 @@ void ReadWindowKeys(const GgufMetadata& m, Reader& r, Config& c) {
 void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, Reader& r, Config& c) {
   c.hidden_size = r.Int("embedding_length");
   c.nextn_layers = IsHybrid(c.family) ? r.Int("nextn_predict_layers", 0) : 0;
-  c.num_hidden_layers = r.Int("block_count") - c.nextn_layers;
+  if (c.nextn_layers < 0 || c.nextn_layers > 64) {
+    r.Fail({Code::kCorrupt, fmt::format("metadata key '{}' is {}: it must be from 0 to 64",
+                                        r.Key("nextn_predict_layers"), c.nextn_layers)});
+    return;
+  }
+  c.num_hidden_layers = r.Int("block_count");
+  if (c.num_hidden_layers > c.nextn_layers) c.num_hidden_layers -= c.nextn_layers;
   // A file whose layers all have experts may lack it.
   c.intermediate_size =
       HasExperts(c.family) ? r.Int("feed_forward_length", 0) : r.Int("feed_forward_length");

@@ -244,11 +244,13 @@ TEST(HybridConfig, AHybridGgufWithoutAKeyOfItsStateIsRefusedByTheKey) {
   }
 }
 
-TEST(HybridConfig, GgufsOtherRoutersAreRefusedByTheKey) {
+TEST(HybridConfig, OtherRoutersAndSenselessNumbersInGgufAreRefusedByTheKey) {
   for (const auto& [key, value] : {std::pair{"expert_gating_func", 2u},
                                    {"expert_weights_norm", 0u},
                                    {"expert_weights_scale", 3u},
-                                   {"expert_group_count", 2u}}) {
+                                   {"expert_group_count", 2u},
+                                   {"nextn_predict_layers", 4000000000u},
+                                   {"full_attention_interval", 0u}}) {
     std::vector<std::pair<const char*, uint32_t>> keys = kHybridKeys;
     keys.emplace_back(key, value);
     const base::Result<Config> c = ReadGguf(Keys("qwen35moe", keys));

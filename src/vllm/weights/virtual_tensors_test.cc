@@ -121,6 +121,18 @@ TEST(VirtualTensors, QueriesAndGatesOfHeadsAreTakenApart) {
   EXPECT_EQ(Pieces(t, "model.layers.1.self_attn.q_gate.bias"), "408+8 424+8");
 }
 
+// Rows of 32 values in a block of 34 bytes.
+TEST(VirtualTensors, RowsOfQuantisedTensorsAreWholeBlocks) {
+  Config c = Tiny();
+  c.hidden_size = 32;
+  Tensors t;
+  t["model.layers.1.self_attn.q_proj.weight"] = {
+      vt::ir::DType::kQ8_0, {8, 32}, {{0, 0, 8 * 34}}, 8 * 34};
+  ASSERT_TRUE(MakeVirtualTensors(c, t));
+  EXPECT_EQ(Pieces(t, "model.layers.1.self_attn.q_proj.weight"), "0+68 136+68");
+  EXPECT_EQ(Pieces(t, "model.layers.1.self_attn.q_gate.weight"), "68+68 204+68");
+}
+
 // A key head has a query row, a key row, two heads' 6 value rows and 6 rows of z: 14 rows of 16
 // bytes.
 TEST(VirtualTensors, ProjectionsByKeyHeadAreTakenApart) {
