@@ -104,10 +104,10 @@ bool GivenOnCommandLine(const std::string& flag, int argc, char** argv) {
 void AddServingFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
   const auto missing = [&](const char* name) { return app.get_option_no_throw(name) == nullptr; };
   if (missing("--max-num-seqs")) {
-    o.max_num_seqs = 64;
-    app.add_option("--max-num-seqs", o.max_num_seqs, "Requests in a step")
-        ->check(CLI::Range(1, 4096))
-        ->capture_default_str();
+    o.max_num_seqs = 0;
+    app.add_option("--max-num-seqs", o.max_num_seqs,
+                   "Requests in a step (64; fewer where their states would take too much memory)")
+        ->check(CLI::Range(1, 4096));
   }
   if (missing("--gpu-memory-utilization")) {
     app.add_option("--gpu-memory-utilization", o.gpu_memory_utilization,
@@ -124,6 +124,18 @@ void AddServingFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
   if (missing("--enable-prefix-caching")) {
     app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,
                  "Keep the blocks of earlier prompts for later ones (the default)");
+  }
+  if (missing("--mamba-block-size")) {
+    app.add_option("--mamba-block-size", o.mamba_block_size,
+                   "Of models with recurrent layers: tokens between two snapshots of the state, "
+                   "from which cached prompts go on (1024)")
+        ->check(CLI::Range(64, 1 << 20));
+  }
+  if (missing("--mamba-snapshots")) {
+    app.add_option("--mamba-snapshots", o.mamba_snapshots,
+                   "How many of them are kept; 0: none, and no prefixes are found (by the memory "
+                   "there is)")
+        ->check(CLI::Range(0, 1 << 20));
   }
   if (missing("--scheduling-policy")) {
     app.add_option("--scheduling-policy", o.scheduling_policy,

@@ -269,7 +269,7 @@ void EngineLoop::Publish() {
   stats_.prefix_hits = scheduler_.counters().prefix_hits;
   stats_.preemptions = scheduler_.counters().preemptions;
   const SnapshotPool& snapshots = scheduler_.snapshots();
-  stats_.snapshots_kept = snapshots.kept();
+  stats_.snapshots_used = snapshots.used();
   stats_.snapshots_held = snapshots.held();
   stats_.snapshots_written = snapshots.counters().written;
   stats_.snapshot_hits = snapshots.counters().hits;

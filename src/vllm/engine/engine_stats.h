@@ -40,9 +40,9 @@ struct EngineStats {
   int64_t kv_blocks = 0, kv_blocks_used = 0;  // used: held by requests; cached ones count as free
   int64_t block_size = 0, max_model_len = 0;
   int64_t prefix_queries = 0, prefix_hits = 0;  // prompt tokens looked up and found
-  // Of recurrent state: how many fit, are kept for later requests, and are read or written now;
+  // Of recurrent state: how many fit, are kept for later requests or in use, and are in use; hits:
   // requests that went on from one.
-  int64_t snapshots = 0, snapshots_kept = 0, snapshots_held = 0;
+  int64_t snapshots = 0, snapshots_used = 0, snapshots_held = 0;
   int64_t snapshots_written = 0, snapshot_hits = 0, snapshot_evictions = 0;
   int64_t prompt_tokens = 0, generation_tokens = 0;
   int64_t preemptions = 0;

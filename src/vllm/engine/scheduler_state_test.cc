@@ -138,6 +138,7 @@ class SchedulerStateTest : public ::testing::Test {
   void ExpectAllGivenBack() {
     EXPECT_EQ(pool_->free_blocks(), pool_->blocks());
     EXPECT_EQ(scheduler_->snapshots().held(), 0);
+    EXPECT_EQ(scheduler_->snapshots().used(), scheduler_->snapshots().kept());
     for (int64_t i = 0; i < options_.max_num_seqs; ++i) EXPECT_GE(scheduler_->TakeSlot(), 0);
     EXPECT_EQ(scheduler_->TakeSlot(), -1);
   }

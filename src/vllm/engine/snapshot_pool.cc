@@ -3,7 +3,7 @@
 namespace vllm::engine {
 
 SnapshotPool::SnapshotPool(int32_t first, int64_t count)
-    : first_(first), slots_(static_cast<size_t>(count)) {}
+    : first_(first), slots_(static_cast<size_t>(count)), free_(count) {}
 
 SnapshotPool::Slot* SnapshotPool::Get(int32_t slot) {
   const int64_t i = int64_t{slot} - first_;
@@ -35,14 +35,18 @@ int32_t SnapshotPool::Take() {
 void SnapshotPool::Hold(int32_t slot) {
   if (Slot* s = Get(slot)) {
     s->used = ++clock_;
-    if (s->holds++ == 0) ++held_;
+    if (s->holds++ > 0) return;
+    ++held_;
+    if (s->node == 0) --free_;
   }
 }
 
 void SnapshotPool::Release(int32_t slot) {
   if (Slot* s = Get(slot)) {
     s->used = ++clock_;
-    if (--s->holds == 0) --held_;
+    if (--s->holds > 0) return;
+    --held_;
+    if (s->node == 0) ++free_;
   }
 }
 
@@ -60,7 +64,9 @@ int32_t SnapshotPool::Find(PrefixNode node) const {
 void SnapshotPool::Forget(PrefixNode node) {
   const auto found = kept_.find(node);
   if (found == kept_.end()) return;
-  Get(found->second)->node = 0;
+  Slot& slot = *Get(found->second);
+  slot.node = 0;
+  if (slot.holds == 0) ++free_;
   kept_.erase(found);
 }
 

@@ -45,6 +45,7 @@ class SnapshotPool {
   int64_t count() const { return static_cast<int64_t>(slots_.size()); }
   int64_t kept() const { return static_cast<int64_t>(kept_.size()); }
   int64_t held() const { return held_; }
+  int64_t used() const { return count() - free_; }  // kept or held
   const Counters& counters() const { return counters_; }
 
  private:
@@ -59,7 +60,7 @@ class SnapshotPool {
   std::vector<Slot> slots_;
   std::unordered_map<PrefixNode, int32_t> kept_;
   uint64_t clock_ = 0;
-  int64_t held_ = 0;  // slots
+  int64_t held_ = 0, free_ = 0;  // slots
   Counters counters_;
 };
 

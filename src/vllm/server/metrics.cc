@@ -116,6 +116,16 @@ std::string MetricsText(const engine::EngineStats& s, const std::string& model,
             s.prefix_queries);
   t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
             s.prefix_hits);
+  if (s.snapshots > 0) {
+    t.Gauge("vllm:mamba_cache_usage_perc", "Share of snapshots of recurrent state kept or in use.",
+            static_cast<double>(s.snapshots_used) / static_cast<double>(s.snapshots));
+    t.Counter("vllm:mamba_snapshots_written_total", "Snapshots of recurrent state written.",
+              s.snapshots_written);
+    t.Counter("vllm:mamba_snapshot_hits_total", "Requests that went on from a snapshot.",
+              s.snapshot_hits);
+    t.Counter("vllm:mamba_snapshot_evictions_total", "Snapshots that gave way to others.",
+              s.snapshot_evictions);
+  }
   t.Counter("vllm:num_preemptions_total", "Requests that gave their blocks up for others.",
             s.preemptions);
   t.Counter("vllm:prompt_tokens_total", "Prompt tokens processed.", s.prompt_tokens);
@@ -145,7 +155,9 @@ std::string MetricsText(const engine::EngineStats& s, const std::string& model,
   t.Histogram("vllm:request_params_n", "n of requests.", s.n);
   t.Head("vllm:cache_config_info", "gauge", "Settings of the KV cache.");
   t.Line("vllm:cache_config_info",
-         fmt::format("block_size=\"{}\",num_gpu_blocks=\"{}\"", s.block_size, s.kv_blocks), 1);
+         fmt::format("block_size=\"{}\",num_gpu_blocks=\"{}\",mamba_snapshots=\"{}\"", s.block_size,
+                     s.kv_blocks, s.snapshots),
+         1);
   t.Counter("vllm:graphs_captured_total", "Steps captured as graphs.", s.steps_captured);
   t.Counter("vllm:graph_replays_total", "Steps that replayed a graph.", s.steps_replayed);
   if (!s.steps_eager.empty()) {
