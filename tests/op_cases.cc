@@ -3,79 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <memory>
 
-#include "base/strings.h"
-#include "vt/ir/builder.h"
+#include "tests/op_case_builder.h"
 
 namespace tests {
 namespace {
-
-using namespace vt::ir;  // NOLINT: this file is written in the IR's words
-
-constexpr std::array kFormats = {DType::kF32,  DType::kF16,    DType::kBF16,  DType::kQ4_0,
-                                 DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,  DType::kQ8_0,
-                                 DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,  DType::kQ5_K,
-                                 DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
-
-constexpr int64_t kVocabulary = 97;
-
-// Rows of the plain steps: single rows, odd numbers, more than any tile.
-std::vector<OpStep> RowSteps() {
-  return {{{1}}, {{3}}, {{7}, 2}, {{31}}, {{33}}, {{100}, 3}, {{0}, 4}};
-}
-
-// A Builder over weights that are declared as they are used.
-class CaseBuilder {
- public:
-  explicit CaseBuilder(std::string name, KvOptions kv = {.max_model_len = 256})
-      : weights_(std::make_shared<std::map<std::string, WeightInfo>>()),
-        b(
-            name,
-            [w = weights_](const std::string& n) -> std::optional<WeightInfo> {
-              const auto found = w->find(n);
-              return found == w->end() ? std::nullopt : std::optional(found->second);
-            },
-            kv) {
-    case_.name = std::move(name);
-    case_.block_size = kv.block_size;
-  }
-
-  // Random f32 rows [T, width], from a table of at least kVocabulary.
-  ValueId X(int64_t width, const std::string& table = "x.weight", DType t = DType::kF32,
-            int64_t rows = 0) {
-    rows = std::max(rows, kVocabulary);
-    (*weights_)[table] = {t, {rows, width}};
-    return b.Embed(table, rows, width);
-  }
-  std::string Vector(const std::string& name, int64_t size, DType t = DType::kF32) {
-    (*weights_)[name] = {t, {size}};
-    return name;
-  }
-  ValueId Linear(ValueId x, const std::string& name, int64_t n, int64_t k, DType t,
-                 bool bias = false) {
-    (*weights_)[name + ".weight"] = {t, {n, k}};
-    if (bias) (*weights_)[name + ".bias"] = {DType::kF32, {n}};
-    return b.Linear(x, name, n, bias);
-  }
-
-  OpCase Finish(std::vector<ValueId> outputs, std::vector<OpStep> steps, double tolerance = 4e-5) {
-    auto g = b.Finish(std::move(outputs));
-    // A case that does not build is a case with an empty graph, which the test reports by name.
-    if (g) case_.graph = *std::move(g);
-    case_.steps = std::move(steps);
-    case_.tolerance = tolerance;
-    return std::move(case_);
-  }
-
- private:
-  std::shared_ptr<std::map<std::string, WeightInfo>> weights_;
-  OpCase case_;
-
- public:
-  Builder b;
-};
 
 void AddRowOps(std::vector<OpCase>& cases) {
   for (const int64_t width : {1, 33, 64, 100, 257}) {
@@ -395,6 +327,8 @@ std::vector<OpCase> OpCases() {
   AddRope(cases);
   AddAttention(cases);
   AddBlocks(cases);
+  AddExperts(cases);
+  AddRecurrent(cases);
   return cases;
 }
 
@@ -411,6 +345,7 @@ std::vector<OpCase> SpeedCases() {
                                   {.heads = 16, .kv_heads = 4, .head_dim = 128},
                                   {.block_size = 16, .max_model_len = 2048}, {{{1024}}, {{rows}}}));
   }
+  AddHybridSpeed(cases);
   return cases;
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/strings.h"
 #include "tests/op_cases.h"
+#include "tests/op_slots.h"
+#include "tests/op_weights.h"
 #include "vt/device/step_layout.h"
 #include "vt/ir/fused.h"
 #include "vt/ir/interpreter.h"
@@ -20,49 +22,14 @@ namespace {
 
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
 
-uint32_t Hash(const std::string& s) {
-  uint32_t h = 2166136261u;  // FNV-1a
-  for (const char c : s) h = (h ^ static_cast<uint8_t>(c)) * 16777619u;
-  return h;
-}
-
-// A weight as stored, and the values that it means.
-struct StoredWeight {
-  std::vector<std::byte> bytes;
-  std::vector<float> values;
-};
-
-std::vector<float> RoundedTo(DType t, std::vector<float> values) {
-  const auto count = static_cast<int64_t>(values.size());
-  std::vector<std::byte> bits(static_cast<size_t>(Bytes(t, count)));
-  Quantize(t, values.data(), bits.data(), count);
-  Dequantize(t, bits.data(), values.data(), count);
-  return values;
-}
-
-// Of about `size`.
-StoredWeight RandomWeight(const Value& v, float size) {
-  StoredWeight w;
-  const int64_t count = Elements(v.shape, {});
-  std::vector<float> x(static_cast<size_t>(count));
-  std::mt19937 random(Hash(v.name));
-  std::normal_distribution<float> normal;
-  // Vectors are norm weights and biases, about 1.
-  const bool vector = v.shape.size() == 1;
-  if (vector) size = 0.1f;
-  for (float& f : x) f = (vector ? 1.0f : 0.0f) + size * normal(random);
-  w.bytes.resize(static_cast<size_t>(Bytes(v.dtype, count)));
-  Quantize(v.dtype, x.data(), w.bytes.data(), count);
-  w.values.resize(x.size());
-  Dequantize(v.dtype, w.bytes.data(), w.values.data(), count);
-  return w;
-}
-
 // Beside activations of bf16 a linear's weights count as bf16 (op.h): the reference follows, so
 // that the bound stays that of the sums.
 bool CountsAsBf16(const Graph& g, const Node& node, ValueId input) {
-  return (node.op == Op::kLinear || node.op == Op::kLinearAdd) && input != node.inputs[0] &&
-         g.value(node.inputs[0]).dtype == DType::kBF16 && g.value(input).shape.size() == 2 &&
+  const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
+                       node.op == Op::kGroupedLinearSum;
+  return (grouped || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&
+         input != node.inputs[0] && g.value(node.inputs[0]).dtype == DType::kBF16 &&
+         g.value(input).shape.size() == (grouped ? 3 : 2) &&
          g.value(input).kind == ValueKind::kWeight;
 }
 
@@ -143,12 +110,11 @@ class CaseRun {
                double floor = 1e-2);
   void Note(double error, double bound, const std::string& where);
   int64_t max_blocks() const;
+  base::Status SetUpWeight(const Value& v, const std::vector<NodeId>& users);
   base::Status SetUpSampler(size_t group, size_t requests);
+  base::Status SetUpRecurrent(size_t group, size_t requests);
   SamplingRow SamplerRow(size_t request);
-  // The sampler's slots as they were when the step began; a step changes what it reads.
-  base::Status ResetSlots();
-  // What the step left in them, which must be what the reference left; the next step begins there.
-  base::Status TakeSlots(bool check);
+  void RecurrentInputs(const OpStep& step, StepInputs& in);
   bool Compares(const Value& v, int64_t row, const StepInputs& in) const;
 
   const OpCase& case_;
@@ -161,7 +127,9 @@ class CaseRun {
   std::vector<std::vector<int32_t>> blocks_;  // [group]: shuffled physical blocks; none of slots
   int sampler_ = -1;                          // state group
   SamplerLayout layout_;
-  std::vector<int32_t> slots_;      // words of all of the sampler's slots
+  SlotStates slots_;
+  std::vector<int32_t> recurrent_;  // [request]: the slot of its state; -1: it has none yet
+  int steps_ = 0;
   std::vector<PackedLists> lists_;  // [request]
   std::vector<int64_t> cached_;     // [request]
   std::map<std::pair<int, int>, KvState> node_states_, end_states_;
@@ -178,6 +146,39 @@ int64_t CaseRun::max_blocks() const {
   return 0;
 }
 
+base::Status CaseRun::SetUpWeight(const Value& v, const std::vector<NodeId>& users) {
+  bool linear = false, table = false;
+  for (const NodeId n : users) {
+    const Op op = case_.graph.nodes[static_cast<size_t>(n)].op;
+    linear |= (op == Op::kLinear && v.shape.size() == 2) || v.shape.size() == 3;
+    table |= op == Op::kEmbed;
+  }
+  const WeightUse use = linear  ? WeightUse::kLinear
+                        : table ? WeightUse::kEmbedding
+                                : WeightUse::kPlain;
+  // Linears keep the size of what they multiply.
+  const int64_t columns = v.shape.back().At({});
+  StoredWeight& w = weights_[v.name] =
+      RandomWeight(v, linear && !table ? 1 / std::sqrt(static_cast<float>(columns)) : 1);
+  // A device that holds matrices in another type is held to what it holds.
+  const DType held = backend_.HeldFormat(v.dtype);
+  if (held != v.dtype && use != WeightUse::kPlain) w.values = RoundedTo(held, std::move(w.values));
+  // Of experts one matrix after the other.
+  const int64_t matrices = v.shape.size() == 3 ? v.shape[0].At({}) : 1;
+  const int64_t rows = Rows(v.shape, {}) / matrices;
+  const WeightLayout layout = backend_.LayoutFor(v.dtype, rows, columns, use);
+  auto p = memory_.Get(layout.bytes * matrices);
+  if (!p) return p.error();
+  for (int64_t m = 0; m < matrices; ++m) {
+    const vt::WeightView view{w.bytes.data() + m * Bytes(v.dtype, rows * columns), v.dtype, rows,
+                              columns};
+    void* const to = static_cast<std::byte*>(*p) + m * layout.bytes;
+    if (auto s = backend_.Repack(view, layout, to); !s) return s;
+  }
+  bindings_.weights[v.name] = {*p, v.dtype, layout};
+  return {};
+}
+
 base::Status CaseRun::Setup() {
   auto queue = backend_.CreateQueue();
   if (!queue) return queue.error();
@@ -186,28 +187,7 @@ base::Status CaseRun::Setup() {
   for (size_t id = 0; id < case_.graph.values.size(); ++id) {
     const Value& v = case_.graph.values[id];
     if (v.kind != ValueKind::kWeight) continue;
-    bool linear = false, table = false;
-    for (const NodeId n : users[id]) {
-      const Node& node = case_.graph.nodes[static_cast<size_t>(n)];
-      linear |= node.op == Op::kLinear && v.shape.size() == 2;
-      table |= node.op == Op::kEmbed;
-    }
-    const WeightUse use = linear  ? WeightUse::kLinear
-                          : table ? WeightUse::kEmbedding
-                                  : WeightUse::kPlain;
-    // Linears keep the size of what they multiply.
-    const auto columns = static_cast<float>(v.shape.back().At({}));
-    StoredWeight& w = weights_[v.name] =
-        RandomWeight(v, linear && !table ? 1 / std::sqrt(columns) : 1);
-    // A device that holds matrices in another type is held to what it holds.
-    const DType held = backend_.HeldFormat(v.dtype);
-    if (held != v.dtype && v.shape.size() == 2) w.values = RoundedTo(held, std::move(w.values));
-    const vt::WeightView view{w.bytes.data(), v.dtype, Rows(v.shape, {}), v.shape.back().At({})};
-    const WeightLayout layout = backend_.LayoutFor(v.dtype, view.rows, view.columns, use);
-    auto p = memory_.Get(layout.bytes);
-    if (!p) return p.error();
-    if (auto s = backend_.Repack(view, layout, *p); !s) return s.error().In(v.name);
-    bindings_.weights[v.name] = {*p, v.dtype, layout};
+    if (auto status = SetUpWeight(v, users[id]); !status) return status.error().In(v.name);
   }
   const size_t requests = case_.steps[0].added.size();
   cached_.assign(requests, 0);
@@ -215,7 +195,9 @@ base::Status CaseRun::Setup() {
   for (size_t g = 0; g < case_.graph.state_groups.size(); ++g) {
     const StateGroup& group = case_.graph.state_groups[g];
     if (group.kind == StateGroup::Kind::kSlot) {
-      if (auto s = SetUpSampler(g, requests); !s) return s;
+      const bool recurrent = group.name == kRecurrentGroup;
+      const auto s = recurrent ? SetUpRecurrent(g, requests) : SetUpSampler(g, requests);
+      if (!s) return s;
       continue;
     }
     const int64_t count = static_cast<int64_t>(requests) * max_blocks() + 2;
@@ -253,12 +235,12 @@ base::Status CaseRun::SetUpSampler(size_t group, size_t requests) {
   bindings_.state.push_back({*p});
   bindings_.state_blocks.push_back(count);
 
-  slots_.assign(static_cast<size_t>(count * layout_.words()), -1);
+  std::vector<int32_t> words(static_cast<size_t>(count * layout_.words()), -1);
   const auto vocabulary = static_cast<int32_t>(layout_.vocabulary);
   std::uniform_int_distribution<int32_t> few(0, std::min(vocabulary, 5) - 1),
       any(0, vocabulary - 1);
   for (size_t r = 0; r < requests; ++r) {
-    int32_t* slot = &slots_[2 * r * static_cast<size_t>(layout_.words())];
+    int32_t* slot = &words[2 * r * static_cast<size_t>(layout_.words())];
     slot[SamplerLayout::last_token_offset()] = any(random_);
     for (int64_t i = 0; i < layout_.history; ++i)
       slot[SamplerLayout::history_offset() + i] = few(random_);
@@ -282,7 +264,61 @@ base::Status CaseRun::SetUpSampler(size_t group, size_t requests) {
     std::copy(lists->words.begin(), lists->words.end(), slot + layout_.lists_offset());
     lists_.push_back(*std::move(lists));
   }
+  slots_.Add({.group = sampler_, .device = *p, .words = layout_.words(), .now = std::move(words)});
   return {};
+}
+
+// Two slots a request, between which its state goes to and fro; all NaN.
+base::Status CaseRun::SetUpRecurrent(size_t group, size_t requests) {
+  const StateGroup& g = case_.graph.state_groups[group];
+  blocks_.emplace_back();
+  recurrent_.assign(requests, -1);
+  const auto count = static_cast<int64_t>(2 * requests);
+  if (backend_.StateBlockBytes(g, case_.block_size) != g.slot_bytes)
+    return base::Error{base::Code::kInternal, "a recurrent slot is not slot_bytes long"};
+  auto& layers = bindings_.state.emplace_back();
+  bindings_.state_blocks.push_back(count);
+  std::vector<int64_t> pieces;
+  for (const Node& n : case_.graph.nodes) {
+    if (n.op != Op::kGatedDelta) continue;
+    const auto& a = n.attrs.as<DeltaAttrs>();
+    pieces.assign(static_cast<size_t>(1 + a.v_heads), a.k_dim * a.v_dim);
+    pieces[0] = a.state_begin;
+  }
+  for (int l = 0; l < g.layers; ++l) {
+    auto p = memory_.Get(count * g.slot_bytes);
+    if (!p) return p.error();
+    layers.push_back(*p);
+    slots_.Add({.group = static_cast<int>(group),
+                .layer = l,
+                .device = *p,
+                .words = g.slot_bytes / 4,
+                .now = std::vector<int32_t>(static_cast<size_t>(count * g.slot_bytes / 4), -1),
+                .floats = true,
+                .pieces = pieces});
+  }
+  return {};
+}
+
+// In place, or from one slot to the other. One request begins anew on the way, over what it left.
+void CaseRun::RecurrentInputs(const OpStep& step, StepInputs& in) {
+  if (recurrent_.empty()) return;
+  Tensor reads, writes;
+  for (size_t r = 0; r < step.added.size(); ++r) {
+    if (step.added[r] == 0) continue;
+    const auto first = static_cast<int32_t>(2 * r);
+    int32_t& slot = recurrent_[r];
+    if (steps_ == 5 && r == 1) slot = -1;
+    reads.i.push_back(slot);
+    const bool move = (static_cast<size_t>(steps_) + r) % 2 == 1;
+    slot = slot < 0 ? first : move ? 2 * first + 1 - slot : slot;
+    writes.i.push_back(slot);
+  }
+  reads.i.resize(static_cast<size_t>(in.bucket.requests), -1);
+  writes.i.resize(static_cast<size_t>(in.bucket.requests), -1);
+  in.tensors[kStateRead] = std::move(reads);
+  in.tensors[kStateWrite] = std::move(writes);
+  ++steps_;
 }
 
 // Every processor and filter in turn, over the requests.
@@ -339,39 +375,6 @@ SamplingRow CaseRun::SamplerRow(size_t r) {
   return row;
 }
 
-base::Status CaseRun::ResetSlots() {
-  if (sampler_ < 0) return {};
-  if (auto s = backend_.CopyToDevice(*queue_, bindings_.state[static_cast<size_t>(sampler_)][0],
-                                     slots_.data(), static_cast<int64_t>(slots_.size() * 4));
-      !s)
-    return s;
-  return backend_.Synchronize(*queue_);
-}
-
-base::Status CaseRun::TakeSlots(bool check) {
-  if (sampler_ < 0) return {};
-  std::vector<int32_t> now(slots_.size());
-  if (auto s = backend_.CopyToHost(*queue_, now.data(),
-                                   bindings_.state[static_cast<size_t>(sampler_)][0],
-                                   static_cast<int64_t>(now.size() * 4));
-      !s)
-    return s;
-  if (auto s = backend_.Synchronize(*queue_); !s) return s;
-  const auto words = static_cast<size_t>(layout_.words());
-  std::map<int32_t, std::vector<int32_t>>& want = node_states_[{sampler_, 0}].slots;
-  for (size_t slot = 0; slot * words < now.size(); ++slot) {
-    const std::span<const int32_t> got(&now[slot * words], words);
-    std::vector<int32_t>& reference = want[static_cast<int32_t>(slot)];
-    if (check && !std::equal(got.begin(), got.end(), reference.begin(), reference.end()))
-      return base::Error{base::Code::kInternal,
-                         fmt::format("slot {} is not as it should be", slot)};
-    reference.assign(got.begin(), got.end());
-  }
-  slots_ = std::move(now);
-  end_states_[{sampler_, 0}].slots = want;
-  return {};
-}
-
 // Rows of top_logprobs that asked for nothing hold anything.
 bool CaseRun::Compares(const Value& v, int64_t row, const StepInputs& in) const {
   if (v.name.rfind("top_logprobs", 0) != 0) return true;
@@ -383,7 +386,7 @@ bool CaseRun::Compares(const Value& v, int64_t row, const StepInputs& in) const 
 // before the window.
 void CaseRun::PageInputs(const OpStep& step, StepInputs& in) {
   for (size_t g = 0; g < blocks_.size(); ++g) {
-    if (static_cast<int>(g) == sampler_) continue;
+    if (slots_.Has(static_cast<int>(g))) continue;
     const int64_t window = case_.graph.state_groups[g].window, width = max_blocks(),
                   size = case_.block_size;
     Tensor slots, table;
@@ -444,6 +447,7 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   in.tensors = {{kTokenIds, ids}, {kPositions, positions}, {kQueryStart, starts},
                 {kSeqLens, lens}, {kOutputRows, rows},     {kSampleParams, params}};
   PageInputs(step, in);
+  RecurrentInputs(step, in);
   return in;
 }
 
@@ -485,11 +489,13 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
   if (auto s = backend_.Fill(*queue_, *arena, 0xff, plan.memory.arena_bytes); !s) return s;
   auto exe = backend_.Compile(plan, bindings_);
   if (!exe) return exe.error().In("compile");
-  if (auto s = ResetSlots(); !s) return s;
-  if (auto s = TakeSlots(false); !s) return s;  // the reference begins there too
+  if (auto s = slots_.Begin(backend_, *queue_, node_states_); !s) return s;
+  if (sampler_ >= 0) end_states_[{sampler_, 0}].slots = node_states_[{sampler_, 0}].slots;
   if (auto s = CheckNodes(**exe, in); !s) return s;
   if (auto s = CheckEnd(**exe, in); !s) return s;
-  if (auto s = TakeSlots(true); !s) return s;
+  // Inputs that were rounded or quantised in a fused op change what is kept as they do values.
+  const double bound = std::max(case_.tolerance, RoundingOf(backend_.ValueType()));
+  if (auto s = slots_.End(backend_, *queue_, node_states_, bound); !s) return s;
   for (size_t r = 0; r < step.added.size(); ++r) cached_[r] += step.added[r];
   return timed_runs > 0 ? Time(**exe, timed_runs) : base::Status{};
 }
@@ -576,7 +582,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
     double bound = case_.tolerance;
-    if (auto s = ResetSlots(); !s) return s;
+    if (auto s = slots_.Reset(backend_, *queue_); !s) return s;
     if (auto s = exe.RunFirst(*queue_, static_cast<int>(n) + 1); !s) return s.error().In(node.name);
     std::vector<Tensor> held(node.inputs.size());
     std::vector<const Tensor*> args;
@@ -605,8 +611,10 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
         if (!t) return t.error();
         held[i] = *std::move(t);
         // Ids of padding rows are anything.
-        if (v.dtype == DType::kI32 && v.shape[0] == T())
-          std::fill(held[i].i.begin() + in.header.tokens, held[i].i.end(), 0);
+        if (v.dtype == DType::kI32 && v.shape[0] == T()) {
+          const auto width = static_cast<int64_t>(held[i].i.size()) / in.bucket.tokens;
+          std::fill(held[i].i.begin() + in.header.tokens * width, held[i].i.end(), 0);
+        }
       }
       args.push_back(&held[i]);
     }
@@ -655,10 +663,10 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
     if (!t) return t.error();
     before.push_back(*std::move(t));
   }
-  if (auto s = ResetSlots(); !s) return s;
+  if (auto s = slots_.Reset(backend_, *queue_); !s) return s;
   if (auto s = exe.Run(*queue_); !s) return s.error().In("run");
   if (auto s = backend_.Synchronize(*queue_); !s) return s;
-  if (auto s = ResetSlots(); !s) return s;
+  if (auto s = slots_.Reset(backend_, *queue_); !s) return s;
   auto profile = exe.Profile(*queue_);
   if (!profile) return profile.error().In("profile");
   if (profile->size() != g.nodes.size())

@@ -31,8 +31,7 @@ CpuBackend::~CpuBackend() {
 
 // --- Target
 
-bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
-                          const ir::Bucket&) const {
+bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir::Bucket&) const {
   using ir::Op;
   const auto type = [&](size_t i) { return graph.value(node.inputs[i]).dtype; };
   const auto kernel = [&](size_t i) {
@@ -50,10 +49,22 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
     }
     case Op::kLinearAdd:
       return kernel(1) != nullptr;
+    case Op::kGroupedLinear:
+    case Op::kGroupedLinearActMul:
+    case Op::kGroupedLinearSum:
+      for (size_t i = node.op == Op::kGroupedLinearSum ? 3 : 2; i < node.inputs.size(); ++i) {
+        if (kernel(i) == nullptr) return false;
+      }
+      return true;
     case Op::kKvWrite:
       return type(0) != ir::DType::kF8_E4M3;
     case Op::kAttention:
       return type(1) != ir::DType::kF8_E4M3;
+    case Op::kGatedDeltaNet: {
+      const auto& parts = node.attrs.as<ir::FusedAttrs>().parts;
+      return parts[1].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu &&
+             parts[4].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu;
+    }
     // These save launches, which are cheap here.
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
@@ -69,6 +80,10 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node,
 }
 
 int64_t CpuBackend::Launches(const ir::Plan& plan) const { return ir::CountComputed(plan); }
+
+int64_t CpuBackend::WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket) const {
+  return std::max(GroupedWorkspaceBytes(graph, bucket), RecurrentWorkspaceBytes(graph, bucket));
+}
 
 ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const {
   if (kernels_.brain_linear[static_cast<int>(weight)] != nullptr &&

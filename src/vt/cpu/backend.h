@@ -26,6 +26,7 @@ class CpuBackend : public Backend {
   int64_t Launches(const ir::Plan& plan) const override;
   bool Supports(const ir::Graph& graph, const ir::Node& node,
                 const ir::Bucket& bucket) const override;
+  int64_t WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket) const override;
   ir::DType ValueType() const override { return ir::DType::kF32; }
   ir::DType ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const override;
   ir::WeightLayout LayoutFor(ir::DType format, int64_t rows, int64_t columns,

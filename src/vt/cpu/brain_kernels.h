@@ -122,7 +122,11 @@ void PairLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scra
       for (int64_t m = 0; m < tile.rows; ++m) WidenRow(BrainRow(a, r + m), a.k, wide + m * a.k);
       tile.x = reinterpret_cast<const std::byte*>(wide);
       tile.x_stride = 4 * a.k;
-      tile.out = a.out + r * a.out_stride;
+      if (a.out_rows != nullptr) {
+        tile.out_rows = a.out_rows + r;
+      } else {
+        tile.out = a.out + r * a.out_stride;
+      }
       if (a.residual != nullptr) tile.residual = a.residual + r * a.residual_stride;
       FloatTile<6>(tile, 0, panel, panels, w[0], w[1]);
     }

@@ -3,6 +3,8 @@
 
 #include "vt/cpu/attention_kernels.h"
 #include "vt/cpu/brain_kernels.h"
+#include "vt/cpu/delta_kernels.h"
+#include "vt/cpu/expert_kernels.h"
 #include "vt/cpu/float_kernels.h"
 #include "vt/cpu/quant_kernels.h"
 #include "vt/cpu/row_kernels.h"
@@ -61,6 +63,11 @@ inline void FillKernels(KernelSet& s) {
   s.rope = RopeRow;
   s.argmax = ArgMaxRow;
   s.vocabulary = VocabularyPasses();
+  s.router = RouteToken;
+  s.weighted_sum = WeightedSum;
+  s.add_scaled = AddScaled;
+  s.causal_conv = ConvTokens;
+  s.gated_delta = DeltaTokens;
   s.kv_write = KvWriteToken;
   s.attention = Attend;
   s.attention_join = AttentionJoin;

@@ -26,6 +26,7 @@ struct LinearArgs {
   const float* bias = nullptr;
   const float* residual = nullptr;
   int64_t residual_stride = 0;
+  const int32_t* out_rows = nullptr;  // where each row of x goes; none: to the row of its number
 };
 // Panels [begin, end). `scratch` has LinearScratchBytes(k).
 using LinearFn = void (*)(const LinearArgs&, int64_t begin, int64_t end, std::byte* scratch);
@@ -83,6 +84,71 @@ constexpr int64_t AttentionScratchBytes(int64_t group, int64_t head_dim) {
          4096;
 }
 
+// Which experts a token goes to: ir::RouterAttrs with the logits' number.
+struct RouterArgs {
+  int64_t experts = 0, top_k = 1;
+  bool sigmoid = false, normalise = false;
+  float scale = 1;
+  int64_t groups = 1, top_groups = 1;
+  const float* bias = nullptr;
+};
+// Of one token: weights and ids [top_k]. `scratch` has RouterScratchFloats.
+using RouterFn = void (*)(const RouterArgs&, const float* logits, float* weights, int32_t* ids,
+                          float* scratch);
+constexpr int64_t RouterScratchFloats(int64_t experts) { return 3 * experts + 64; }
+
+// A filter along a request's tokens: tokens [first, first + count) of x and y, channels [begin,
+// end). `read` and `write` are the slots' rows [width - 1][channels]; none to read: zeros, none to
+// write: nothing is kept. They may be the same.
+struct ConvArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  const float* w = nullptr;  // [channels][width]
+  int64_t channels = 0, width = 0;
+  bool silu = false;  // of the result
+};
+struct ConvTile {
+  int64_t first = 0, count = 0, begin = 0, end = 0;
+  const float* read = nullptr;
+  float* write = nullptr;
+};
+using ConvFn = void (*)(const ConvArgs&, const ConvTile&, float* scratch);
+inline constexpr int64_t kConvChannels = 512;  // a tile, at most
+constexpr int64_t ConvScratchFloats(int64_t width) { return 2 * width * kConvChannels; }
+
+// The gated delta rule for tokens [first, first + count) of one request and one head. `read` and
+// `write`: the head's state [k_dim][v_dim] in the slots, as for a filter.
+struct DeltaArgs {
+  const float* qkv = nullptr;
+  int64_t qkv_stride = 0;
+  const float *a = nullptr, *b = nullptr;  // [tokens][v_heads]
+  int64_t a_stride = 0, b_stride = 0;
+  const float *rate = nullptr, *dt = nullptr;  // [v_heads]; the rate is exp'd and negated if log_a
+  float* y = nullptr;                          // [tokens][v_heads][v_dim]
+  int64_t y_stride = 0;
+  int64_t k_heads = 0, v_heads = 0, k_dim = 0, v_dim = 0;
+  bool log_a = true, tiled = false;
+  float eps = 1e-6f;
+  // What follows, if anything: rms_norm of a head's values by `norm`, times silu of the gate.
+  const float* norm = nullptr;
+  float norm_eps = 0, norm_offset = 0;
+  const float* gate = nullptr;  // [tokens][v_heads][v_dim]
+  int64_t gate_stride = 0;
+};
+struct DeltaTile {
+  int64_t first = 0, count = 0, head = 0;
+  const float* read = nullptr;
+  float* write = nullptr;
+};
+using DeltaFn = void (*)(const DeltaArgs&, const DeltaTile&, float* scratch);
+inline constexpr int64_t kDeltaTokens = 32;  // tokens whose queries and keys are kept at a time
+constexpr int64_t DeltaScratchFloats(int64_t k_dim, int64_t v_dim) {
+  const int64_t columns = v_dim + 64;
+  return k_dim * columns + kDeltaTokens * 2 * k_dim + 2 * columns;
+}
+
 enum class Binary : uint8_t { kAdd, kSub, kMul, kDiv };
 enum class Activate : uint8_t {
   kSilu,
@@ -125,6 +191,15 @@ struct KernelSet {
                int64_t n, float* y) = nullptr;
   int32_t (*argmax)(const float* x, int64_t n) = nullptr;
   VocabularyKernels vocabulary;
+
+  RouterFn router = nullptr;
+  // sum over j < count of weights[j] * x[j * stride + i], of n values.
+  void (*weighted_sum)(const float* x, int64_t stride, const float* weights, int64_t count,
+                       int64_t n, float* y) = nullptr;
+  // y += factor * x
+  void (*add_scaled)(const float* x, float factor, int64_t n, float* y) = nullptr;
+  ConvFn causal_conv = nullptr;
+  DeltaFn gated_delta = nullptr;
 
   // K and V of one token ([kv_heads][head_dim] each) into a slot.
   void (*kv_write)(const KvLayer& kv, const float* k, const float* v, int64_t slot) = nullptr;

@@ -118,7 +118,7 @@ inline vi DotGroups(const vi* w, const int8_t* x) {
 // A vector of results to the rows of the weight that exist.
 inline void WriteRow(const LinearArgs& a, int64_t row, int64_t panel, vf v) {
   const int64_t n = panel * kNr;
-  float* out = a.out + row * a.out_stride + n;
+  float* out = a.out + (a.out_rows != nullptr ? a.out_rows[row] : row) * a.out_stride + n;
   if (n + kNr <= a.n) {
     if (a.bias) v += Load(a.bias + n);
     if (a.residual) v += Load(a.residual + row * a.residual_stride + n);

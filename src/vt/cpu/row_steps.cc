@@ -90,6 +90,8 @@ class Operands {
   base::Status status_;
 };
 
+}  // namespace
+
 Activate ActivateOf(ir::Activation fn) {
   switch (fn) {
     case ir::Activation::kSilu:
@@ -113,6 +115,8 @@ Activate ActivateOf(ir::Activation fn) {
   }
   return Activate::kSilu;
 }
+
+namespace {
 
 base::Status CompileBinary(const Context& c, ir::NodeId id, Steps& steps, Binary op) {
   Operands o(c, id);
@@ -260,6 +264,28 @@ base::Status CompileConvert(const Context& c, ir::NodeId id, Steps& steps) {
   });
 }
 
+// Weights and ids of a token's experts.
+base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
+  Operands o(c, id);
+  const auto& attrs = o.node().attrs.as<ir::RouterAttrs>();
+  const RowsView x = o.In(0), weights = o.Out(0);
+  RouterArgs a;
+  a.experts = x.width;
+  a.top_k = attrs.top_k;
+  a.sigmoid = attrs.sigmoid;
+  a.normalise = attrs.normalise;
+  a.scale = attrs.scale;
+  a.groups = attrs.groups;
+  a.top_groups = attrs.top_groups;
+  if (attrs.bias) a.bias = o.Vector(1);
+  auto* ids = reinterpret_cast<int32_t*>(o.Blocks(1));
+  return o.Emit(steps, x, [f = c.kernels.router, a, x, weights, ids](int64_t t) {
+    thread_local std::vector<float> scratch;
+    scratch.resize(static_cast<size_t>(RouterScratchFloats(a.experts)));
+    f(a, x.row(t), weights.row(t), ids + t * a.top_k, scratch.data());
+  });
+}
+
 }  // namespace
 
 base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
@@ -319,6 +345,20 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kConvert:
     case Op::kQuantize:
       return CompileConvert(c, id, steps);
+    case Op::kRouter:
+      return CompileRouter(c, id, steps);
+    case Op::kExpertSum: {
+      const RowsView x = o.In(0), weights = o.In(1), y = o.Out();
+      return o.Emit(steps, y, [f = k.weighted_sum, x, weights, y](int64_t t) {
+        f(x.base + t * x.stride, x.width, weights.row(t), x.inner, y.width, y.row(t));
+      });
+    }
+    case Op::kScaleRows: {
+      const RowsView x = o.In(0), factor = o.In(1), y = o.Out();
+      return o.Emit(steps, y, [f = k.scale, x, factor, y](int64_t i) {
+        f(x.row(i), *factor.row(i), 0, y.width, y.row(i));
+      });
+    }
     case Op::kGather: {
       const RowsView x = o.In(0), y = o.Out();
       const int32_t* rows = o.Ids(1);
@@ -363,6 +403,14 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kLinear:
     case Op::kLinearAdd:
       return CompileLinear(c, id, steps);
+    case Op::kGroupedLinear:
+    case Op::kGroupedLinearActMul:
+    case Op::kGroupedLinearSum:
+      return CompileGroupedLinear(c, id, steps);
+    case Op::kCausalConv:
+    case Op::kGatedDelta:
+    case Op::kGatedDeltaNet:
+      return CompileRecurrent(c, id, steps);
     case Op::kKvWrite:
     case Op::kAttention:
       return CompileAttention(c, id, steps);

@@ -97,8 +97,16 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps);
 // The parts of CompileNode, by kind of op.
 base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps);
+base::Status CompileGroupedLinear(const Context& c, ir::NodeId id, Steps& steps);
+base::Status CompileRecurrent(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileChoice(const Context& c, ir::NodeId id, Steps& steps);
+
+// What the nodes of a plan share beside values (Target::WorkspaceBytes).
+int64_t GroupedWorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket);
+int64_t RecurrentWorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket);
+
+Activate ActivateOf(ir::Activation fn);
 
 // Names of layouts: plain vectors are held as f32, tables by rows as stored, linears in panels.
 inline constexpr const char* kVectorLayout = "f32";

@@ -1,0 +1,261 @@
+// Recurrent layers: the causal filter, and the gated delta rule token by token.
+//
+// The rule's work is four operations a value of the state and a token, in whatever form: the
+// chunked one replaces them by products within the chunk that are as many (for 64 tokens of 128 x
+// 128), and has no tile instructions for f32 here. So there is one form. What matters is where the
+// state stands: for one token it is read in one stream and written in another; for many, stretches
+// of its columns stay in the first cache level.
+#pragma once
+
+#include <cmath>
+#include <utility>
+
+#include "vt/cpu/kernels.h"
+#include "vt/cpu/row_kernels.h"
+
+namespace vt::cpu {
+namespace {
+
+// --- the filter
+
+template <int First, int... I>
+inline vf EveryOther(vf a, vf b, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(a, b, (2 * I + First)...);
+}
+inline vf Evens(vf a, vf b) { return EveryOther<0>(a, b, std::make_integer_sequence<int, kNr>()); }
+inline vf Odds(vf a, vf b) { return EveryOther<1>(a, b, std::make_integer_sequence<int, kNr>()); }
+
+// Taps of channels [begin, begin + n) as [width][kConvChannels].
+inline void TransposeTaps(const float* w, int64_t width, int64_t n, float* taps) {
+  int64_t c = 0;
+  if (width == 4) {
+    for (; c + kNr <= n; c += kNr) {
+      const float* p = w + 4 * c;
+      const vf a = Load(p), b = Load(p + kNr), d = Load(p + 2 * kNr), e = Load(p + 3 * kNr);
+      const vf even0 = Evens(a, b), even1 = Evens(d, e), odd0 = Odds(a, b), odd1 = Odds(d, e);
+      Store(taps + c, Evens(even0, even1));
+      Store(taps + kConvChannels + c, Evens(odd0, odd1));
+      Store(taps + 2 * kConvChannels + c, Odds(even0, even1));
+      Store(taps + 3 * kConvChannels + c, Odds(odd0, odd1));
+    }
+  }
+  for (; c < n; ++c) {
+    for (int64_t j = 0; j < width; ++j) taps[j * kConvChannels + c] = w[c * width + j];
+  }
+}
+
+inline vf SiluIf(bool silu, vf x) { return silu ? x / (1.0f + Exp(-x)) : x; }
+
+void ConvTokens(const ConvArgs& a, const ConvTile& t, float* scratch) {
+  const int64_t n = t.end - t.begin, kept = a.width - 1;
+  float *taps = scratch, *before = scratch + a.width * kConvChannels;
+  TransposeTaps(a.w + t.begin * a.width, a.width, n, taps);
+  for (int64_t j = 0; j < kept; ++j) {
+    float* row = before + j * kConvChannels;
+    for (int64_t c = 0; c < n; ++c)
+      row[c] = t.read != nullptr ? t.read[j * a.channels + t.begin + c] : 0.0f;
+  }
+  // Rows that the taps see: those kept from before, then the step's.
+  const auto row = [&](int64_t i) {
+    return i < kept ? before + i * kConvChannels
+                    : a.x + (t.first + i - kept) * a.x_stride + t.begin;
+  };
+  for (int64_t i = 0; i < t.count; ++i) {
+    float* y = a.y + (t.first + i) * a.y_stride + t.begin;
+    int64_t c = 0;
+    for (; c + kNr <= n; c += kNr) {
+      vf sum = {};
+      for (int64_t j = 0; j < a.width; ++j)
+        sum += Load(row(i + j) + c) * Load(taps + j * kConvChannels + c);
+      Store(y + c, SiluIf(a.silu, sum));
+    }
+    if (c == n) continue;
+    vf sum = {};
+    for (int64_t j = 0; j < a.width; ++j)
+      sum += LoadTail(row(i + j) + c, n - c) * LoadTail(taps + j * kConvChannels + c, n - c);
+    StoreTail(y + c, n - c, SiluIf(a.silu, sum));
+  }
+  if (t.write == nullptr) return;
+  for (int64_t j = 0; j < kept; ++j) {
+    const float* from = row(t.count + j);
+    for (int64_t c = 0; c < n; ++c) t.write[j * a.channels + t.begin + c] = from[c];
+  }
+}
+
+// --- the delta rule
+
+inline float Dot(const float* a, const float* b, int64_t n) {
+  vf s = {};
+  int64_t i = 0;
+  for (; i + kNr <= n; i += kNr) s += Load(a + i) * Load(b + i);
+  float tail = 0;
+  for (; i < n; ++i) tail += a[i] * b[i];
+  return Sum(s) + tail;
+}
+
+// What a token brings: the query and key, normalised, their product, and the gates.
+struct DeltaToken {
+  const float *q, *k;
+  float qk, keep, write;
+};
+
+inline DeltaToken ReadToken(const DeltaArgs& a, int64_t token, int64_t head, float* out) {
+  const int64_t d = a.k_dim, kh = a.tiled ? head % a.k_heads : head / (a.v_heads / a.k_heads);
+  const float *q = a.qkv + token * a.qkv_stride + kh * d, *k = q + a.k_heads * d;
+  const float scale_q = 1 / std::sqrt((SumOfSquares(q, d, 0) + a.eps) * static_cast<float>(d));
+  const float scale_k = 1 / std::sqrt(SumOfSquares(k, d, 0) + a.eps);
+  Map(q, d, out, [=](vf x) { return x * scale_q; });
+  Map(k, d, out + d, [=](vf x) { return x * scale_k; });
+  const float rate = a.log_a ? -std::exp(a.rate[head]) : a.rate[head];
+  const float x = a.a[token * a.a_stride + head] + a.dt[head];
+  const float softplus = x > 20 ? x : std::log1p(std::exp(x));
+  return {out, out + d, Dot(out, out + d, d), std::exp(rate * softplus),
+          1 / (1 + std::exp(-a.b[token * a.b_stride + head]))};
+}
+
+inline const float* Values(const DeltaArgs& a, int64_t token, int64_t head) {
+  return a.qkv + token * a.qkv_stride + 2 * a.k_heads * a.k_dim + head * a.v_dim;
+}
+
+// Norm and gate of a head's values, in place.
+inline void Finish(const DeltaArgs& a, int64_t token, int64_t head) {
+  if (a.norm == nullptr) return;
+  float* y = a.y + token * a.y_stride + head * a.v_dim;
+  RmsNormRow(y, a.norm, a.norm_eps, a.norm_offset, a.v_dim, y);
+  Map2(a.gate + token * a.gate_stride + head * a.v_dim, y, a.v_dim, y,
+       [](vf g, vf v) { return SiluIf(true, g) * v; });
+}
+
+// One token, from one slot to another, in the order in which the state lies in memory.
+// REQUIRES v_dim a multiple of kNr.
+inline void DeltaOne(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
+  const int64_t dk = a.k_dim, dv = a.v_dim;
+  float *known = scratch, *out = known + dv, *qk = out + dv;
+  const DeltaToken x = ReadToken(a, t.first, t.head, qk);
+  for (int64_t c = 0; c < 2 * dv; c += kNr) Store(scratch + c, vf{});
+  if (t.read != nullptr) {
+    int64_t i = 0;
+    for (; i + 4 <= dk; i += 4) {  // four rows: sums come through the cache a quarter as often
+      const float* s = t.read + i * dv;
+      for (int64_t c = 0; c < dv; c += kNr) {
+        vf sum = Load(known + c), product = Load(out + c);
+        for (int64_t r = 0; r < 4; ++r) {
+          const vf v = Load(s + r * dv + c);
+          sum += v * x.k[i + r];
+          product += v * x.q[i + r];
+        }
+        Store(known + c, sum);
+        Store(out + c, product);
+      }
+    }
+    for (; i < dk; ++i) {
+      for (int64_t c = 0; c < dv; c += kNr) {
+        const vf v = Load(t.read + i * dv + c);
+        Store(known + c, Load(known + c) + v * x.k[i]);
+        Store(out + c, Load(out + c) + v * x.q[i]);
+      }
+    }
+  }
+  const float* v = Values(a, t.first, t.head);
+  float* y = a.y + t.first * a.y_stride + t.head * dv;
+  for (int64_t c = 0; c < dv; c += kNr) {
+    const vf delta = (Load(v + c) - Load(known + c) * x.keep) * x.write;
+    Store(y + c, Load(out + c) * x.keep + delta * x.qk);
+    Store(known + c, delta);
+  }
+  if (t.write == nullptr) return;
+  for (int64_t i = 0; i < dk; ++i) {
+    for (int64_t c = 0; c < dv; c += kNr) {
+      vf s = Load(known + c) * x.k[i];
+      if (t.read != nullptr) s += Load(t.read + i * dv + c) * x.keep;
+      Store(t.write + i * dv + c, s);
+    }
+  }
+}
+
+constexpr int kDeltaVectors = 4;  // of columns, at a time: 4 + 4 sums, and what they are made of
+constexpr int kDeltaColumns = kDeltaVectors * kNr;
+
+// One token and a stretch of columns [k_dim][kDeltaColumns] of the state; v and y hold as many.
+inline void DeltaColumns(const DeltaToken& x, int64_t dk, float* s, const float* v, float* y) {
+  vf known[kDeltaVectors] = {}, out[kDeltaVectors] = {};
+  for (int64_t i = 0; i < dk; ++i) {
+    const vf k = Splat(x.k[i]), q = Splat(x.q[i]);
+#pragma GCC unroll 4
+    for (int c = 0; c < kDeltaVectors; ++c) {
+      const vf p = Load(s + i * kDeltaColumns + c * kNr);
+      known[c] += p * k;
+      out[c] += p * q;
+    }
+  }
+  vf delta[kDeltaVectors];
+  for (int c = 0; c < kDeltaVectors; ++c) {
+    delta[c] = (Load(v + c * kNr) - known[c] * x.keep) * x.write;
+    Store(y + c * kNr, out[c] * x.keep + delta[c] * x.qk);
+  }
+  for (int64_t i = 0; i < dk; ++i) {
+    const vf k = Splat(x.k[i]);
+#pragma GCC unroll 4
+    for (int c = 0; c < kDeltaVectors; ++c) {
+      float* p = s + i * kDeltaColumns + c * kNr;
+      Store(p, Load(p) * x.keep + delta[c] * k);
+    }
+  }
+}
+
+void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
+  const int64_t dk = a.k_dim, dv = a.v_dim;
+  if (t.count == 1 && dv % kNr == 0) {
+    DeltaOne(a, t, scratch);
+    return Finish(a, t.first, t.head);
+  }
+  const int64_t stretches = (dv + kDeltaColumns - 1) / kDeltaColumns;
+  float* state = scratch;  // [stretch][k_dim][kDeltaColumns]; zeros past the end
+  float* rows = state + stretches * dk * kDeltaColumns;
+  const auto at = [&](int64_t stretch, int64_t i) {
+    return state + (stretch * dk + i) * kDeltaColumns;
+  };
+  for (int64_t b = 0; b < stretches; ++b) {
+    const int64_t n =
+        dv - b * kDeltaColumns < kDeltaColumns ? dv - b * kDeltaColumns : kDeltaColumns;
+    for (int64_t i = 0; i < dk; ++i) {
+      float* s = at(b, i);
+      for (int64_t c = 0; c < kDeltaColumns; ++c)
+        s[c] = c < n && t.read != nullptr ? t.read[i * dv + b * kDeltaColumns + c] : 0.0f;
+    }
+  }
+  for (int64_t first = 0; first < t.count; first += kDeltaTokens) {
+    const int64_t count = t.count - first < kDeltaTokens ? t.count - first : kDeltaTokens;
+    DeltaToken x[kDeltaTokens];
+    for (int64_t i = 0; i < count; ++i)
+      x[i] = ReadToken(a, t.first + first + i, t.head, rows + i * 2 * dk);
+    for (int64_t b = 0; b < stretches; ++b) {
+      const int64_t begin = b * kDeltaColumns, n = dv - begin;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t token = t.first + first + i;
+        const float* v = Values(a, token, t.head) + begin;
+        float* y = a.y + token * a.y_stride + t.head * dv + begin;
+        if (n >= kDeltaColumns) {
+          DeltaColumns(x[i], dk, at(b, 0), v, y);
+          continue;
+        }
+        float values[kDeltaColumns] = {}, results[kDeltaColumns];
+        for (int64_t c = 0; c < n; ++c) values[c] = v[c];
+        DeltaColumns(x[i], dk, at(b, 0), values, results);
+        for (int64_t c = 0; c < n; ++c) y[c] = results[c];
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) Finish(a, t.first + first + i, t.head);
+  }
+  if (t.write == nullptr) return;
+  for (int64_t b = 0; b < stretches; ++b) {
+    const int64_t n =
+        dv - b * kDeltaColumns < kDeltaColumns ? dv - b * kDeltaColumns : kDeltaColumns;
+    for (int64_t i = 0; i < dk; ++i) {
+      for (int64_t c = 0; c < n; ++c) t.write[i * dv + b * kDeltaColumns + c] = at(b, i)[c];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vt::cpu

@@ -1,0 +1,243 @@
+// Cases of experts and of recurrent layers.
+#include "tests/op_case_builder.h"
+
+namespace tests {
+namespace {
+
+using Routed = Builder::Routed;
+
+// Steps of one to many tokens: alone, few, and more than experts are chosen of.
+std::vector<OpStep> TokenSteps() {
+  return {{{1}}, {{2}}, {{3}}, {{7}, 1}, {{17}}, {{33}, 2}, {{100}}, {{0}, 3}};
+}
+
+// Lengths that differ in one step, decodes after prefills, padding, a lone step of nothing.
+std::vector<OpStep> RequestSteps() {
+  return {{{5, 33, 1}, 2, 1}, {{1, 1, 20}}, {{1, 1, 1}},       {{1, 0, 17}, 1},   {{2, 3, 0}, 1},
+          {{60, 1, 1}, 3, 2}, {{1, 1, 1}},  {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2, 1}, {{64, 100, 1}}};
+}
+
+void Add(std::vector<OpCase>& cases, OpCase c) {
+  c.optional = true;
+  cases.push_back(std::move(c));
+}
+
+Routed Route(CaseBuilder& c, int64_t experts, RouterAttrs a) {
+  return c.b.Router(c.X(experts, "logits.weight"), a, "router");
+}
+
+void AddRouters(std::vector<OpCase>& cases) {
+  const std::vector<std::pair<std::string, RouterAttrs>> kinds = {
+      {"softmax", {}},
+      {"softmax.normalised", {.normalise = true}},
+      {"sigmoid", {.sigmoid = true, .scale = 2.5f}},
+      {"bias", {.sigmoid = true, .normalise = true, .bias = true}},
+      {"softmax.bias", {.scale = 0.5f, .bias = true}},
+  };
+  for (const auto& [kind, attrs] : kinds) {
+    for (const auto& [experts, chosen] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {5, 5}, {8, 2}, {60, 4}, {128, 8}, {300, 10}}) {
+      CaseBuilder c(fmt::format("router.{}.e{}.k{}", kind, experts, chosen));
+      RouterAttrs a = attrs;
+      a.top_k = chosen;
+      const Routed r = c.b.Router(c.X(experts, "logits.weight"), a, "router",
+                                  a.bias ? c.Vector("bias", experts) : "");
+      Add(cases, c.Finish({r.weights, r.ids}, RowSteps()));
+    }
+  }
+  for (const bool bias : {false, true}) {
+    for (const auto& [experts, groups, stay, chosen] :
+         std::vector<std::array<int64_t, 4>>{{32, 4, 2, 6}, {64, 8, 1, 8}, {12, 3, 3, 12}}) {
+      CaseBuilder c(
+          fmt::format("router.groups{}.{}of{}{}", experts, stay, groups, bias ? ".bias" : ""));
+      const RouterAttrs a = {.top_k = chosen,
+                             .sigmoid = bias,
+                             .normalise = bias,
+                             .groups = groups,
+                             .top_groups = stay,
+                             .bias = bias};
+      const Routed r = c.b.Router(c.X(experts, "logits.weight"), a, "router",
+                                  bias ? c.Vector("bias", experts) : "");
+      Add(cases, c.Finish({r.weights, r.ids}, RowSteps()));
+    }
+  }
+  // About half of the logits are equal, or no numbers at all; experts must be taken from those too.
+  for (const bool numbers : {true, false}) {
+    for (const bool sigmoid : {true, false}) {
+      CaseBuilder c(
+          fmt::format("router.{}.{}", numbers ? "ties" : "nan", sigmoid ? "sigmoid" : "softmax"));
+      const ValueId x = c.X(20, "logits.weight"), half = c.b.Act(x, Activation::kRelu);
+      const ValueId logits = numbers ? half : c.b.Add(x, c.b.Emit(Op::kDiv, "nan", {half, half}));
+      const Routed r =
+          c.b.Router(logits, {.top_k = 16, .sigmoid = sigmoid, .normalise = true}, "router");
+      Add(cases, c.Finish({r.weights, r.ids}, RowSteps()));
+    }
+  }
+}
+
+// Gate, up and down as models have them, over values that all chosen experts share, and not.
+OpCase ExpertsCase(const std::string& name, int64_t experts, int64_t chosen, int64_t k, int64_t n,
+                   DType up, DType down, std::vector<OpStep> steps, bool everybody_the_same) {
+  CaseBuilder c(name);
+  const ValueId x = c.X(k);
+  ValueId logits = c.X(experts, "logits.weight");
+  if (everybody_the_same) logits = c.b.Scale(logits, 0);
+  const Routed r = c.b.Router(logits, {.top_k = chosen, .normalise = true}, "router");
+  const ValueId gate = c.Grouped(x, r.ids, "gate", experts, n, k, up);
+  const ValueId h =
+      c.b.Mul(c.b.Act(gate, Activation::kSilu), c.Grouped(x, r.ids, "up", experts, n, k, up));
+  const ValueId y = c.b.ExpertSum(c.Grouped(h, r.ids, "down", experts, k, n, down), r.weights);
+  return c.Finish({c.b.Add(x, y)}, std::move(steps));
+}
+
+void AddGroupedLinears(std::vector<OpCase>& cases) {
+  for (const DType t : kFormats) {
+    const std::string f(Name(t));
+    CaseBuilder c(fmt::format("grouped_linear.{}", f));
+    const Routed r = Route(c, 6, {.top_k = 2});
+    const ValueId x = c.X(256);
+    // Two segments of odd sizes, then values of their own for each expert; nothing to fuse with.
+    const ValueId a = c.Grouped(x, r.ids, "a", 6, 33, 256, t),
+                  b = c.Grouped(x, r.ids, "b", 6, 256, 256, t);
+    const ValueId own = c.Grouped(b, r.ids, "c", 6, 16, 256, t);
+    Add(cases, c.Finish({c.b.Scale(a, 2), c.b.Scale(b, 2), own}, TokenSteps()));
+    Add(cases,
+        ExpertsCase(fmt::format("experts.{}", f), 16, 4, 256, 512, t, t, TokenSteps(), false));
+  }
+  // Experts that nobody chose, one that everybody did, and all of them.
+  const DType q4 = DType::kQ4_K, q6 = DType::kQ6_K;
+  Add(cases, ExpertsCase("experts.e64.k1", 64, 1, 256, 256, q4, q6, TokenSteps(), false));
+  Add(cases, ExpertsCase("experts.everybody", 40, 3, 256, 256, q4, q6, TokenSteps(), true));
+  Add(cases, ExpertsCase("experts.one", 1, 1, 256, 256, q6, q4, TokenSteps(), false));
+  Add(cases, ExpertsCase("experts.all", 5, 5, 256, 256, q4, q4, TokenSteps(), false));
+  Add(cases,
+      ExpertsCase("experts.odd", 7, 3, 37, 41, DType::kF32, DType::kF16, TokenSteps(), false));
+  Add(cases, ExpertsCase("experts.wide", 4, 2, 512, 768, DType::kQ5_K, DType::kQ8_0,
+                         {{{1}}, {{300}}}, false));
+
+  CaseBuilder c("grouped_linear.mixed");  // segments of formats that differ
+  const Routed r = Route(c, 9, {.top_k = 3});
+  const ValueId x = c.X(256);
+  std::vector<ValueId> all;
+  for (const DType t : {q4, DType::kQ8_0, q6, DType::kBF16}) {
+    all.push_back(c.b.Scale(c.Grouped(x, r.ids, std::string(Name(t)), 9, 24, 256, t), 2));
+  }
+  Add(cases, c.Finish(std::move(all), TokenSteps()));
+
+  // A shared expert, by the gate of a token.
+  CaseBuilder shared("experts.shared");
+  const ValueId h = shared.X(256);
+  const Routed s = Route(shared, 8, {.top_k = 2});
+  const ValueId y = shared.b.ExpertSum(shared.Grouped(h, s.ids, "e", 8, 256, 256, q4), s.weights);
+  const ValueId gate =
+      shared.b.Act(shared.Linear(h, "gate", 1, 256, DType::kF32), Activation::kSigmoid);
+  const ValueId z = shared.b.ScaleRows(shared.Linear(h, "s", 256, 256, q4), gate);
+  Add(cases, shared.Finish({shared.b.Add(y, z)}, TokenSteps()));
+}
+
+void AddSums(std::vector<OpCase>& cases) {
+  for (const int64_t width : {1, 33, 100, 257}) {
+    CaseBuilder c(fmt::format("expert_sum.w{}", width));
+    const Routed r = Route(c, 12, {.top_k = 5, .normalise = true});
+    const ValueId y = c.b.Heads(c.X(5 * width), 5, width);
+    Add(cases, c.Finish({c.b.ExpertSum(y, r.weights)}, RowSteps()));
+
+    CaseBuilder s(fmt::format("scale_rows.w{}", width));
+    const ValueId x = s.X(width + 4), f = s.X(3, "f.weight");
+    const ValueId heads = s.b.Heads(s.X(3 * width, "h.weight"), 3, width);
+    Add(cases, s.Finish({s.b.ScaleRows(s.b.Slice(x, 2, width), s.b.Slice(f, 1, 1)),
+                         s.b.ScaleRows(heads, s.b.Heads(f, 3, 1))},
+                        RowSteps()));
+  }
+}
+
+// A layer's recurrent part: from projections side by side to gated values.
+OpCase DeltaCase(const std::string& name, DeltaAttrs a, int64_t width, std::vector<OpStep> steps,
+                 bool slices = false) {
+  CaseBuilder c(name);
+  const int64_t inner = a.v_heads * a.v_dim;
+  // Between forgetting at once and hardly anything.
+  ValueId qkv, gate, rates, b;
+  if (slices) {
+    const ValueId all = c.b.Scale(c.X(a.channels() + inner), 1.5f);
+    qkv = c.b.Slice(all, 0, a.channels());
+    gate = c.b.Slice(all, a.channels(), inner);
+    const ValueId ba = c.b.Scale(c.X(2 * a.v_heads, "ba.weight"), 2, -2);
+    b = c.b.Slice(ba, 0, a.v_heads);
+    rates = c.b.Slice(ba, a.v_heads, a.v_heads);
+  } else {
+    qkv = c.X(a.channels(), "qkv.weight");
+    gate = c.X(inner, "z.weight");
+    rates = c.b.Scale(c.X(a.v_heads, "a.weight"), 3, -4);
+    b = c.X(a.v_heads, "b.weight");
+  }
+  const ValueId y =
+      c.b.GatedDeltaNet(qkv, rates, b, a, width,
+                        {.conv = c.Matrix("conv", a.channels(), width),
+                         // Of models that store the rate itself it is negative (op_run).
+                         .a = c.Vector(a.log_a ? "A_log" : "negative.A", a.v_heads),
+                         .dt = c.Vector("dt_bias", a.v_heads)},
+                        "delta");
+  const ValueId normed = c.b.RmsNorm(y, c.Vector("norm", a.v_dim), 1e-6f);
+  const ValueId out =
+      c.b.Mul(normed, c.b.Act(c.b.Heads(gate, a.v_heads, a.v_dim), Activation::kSilu));
+  return c.Finish({c.b.Scale(out, 2)}, std::move(steps), 5e-5);
+}
+
+}  // namespace
+
+void AddExperts(std::vector<OpCase>& cases) {
+  AddRouters(cases);
+  AddGroupedLinears(cases);
+  AddSums(cases);
+}
+
+void AddRecurrent(std::vector<OpCase>& cases) {
+  const auto add = [&](const std::string& name, DeltaAttrs a, int64_t width, bool slices = false) {
+    Add(cases, DeltaCase("gated_delta." + name, a, width, RequestSteps(), slices));
+  };
+  add("h2.d16", {.k_heads = 2, .v_heads = 2, .k_dim = 16, .v_dim = 16}, 4);
+  add("h1of3.d8x24.tiled",
+      {.k_heads = 1, .v_heads = 3, .k_dim = 8, .v_dim = 24, .log_a = false, .tiled = true}, 2);
+  add("h2of6.d32x16", {.k_heads = 2, .v_heads = 6, .k_dim = 32, .v_dim = 16}, 3);
+  add("h2of6.d32x16.tiled", {.k_heads = 2, .v_heads = 6, .k_dim = 32, .v_dim = 16, .tiled = true},
+      3, true);
+  add("h2of4.d64x32", {.k_heads = 2, .v_heads = 4, .k_dim = 64, .v_dim = 32, .log_a = false}, 4,
+      true);
+  add("h1of2.d128", {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 128}, 4);
+  add("h1of2.d20x36.odd", {.k_heads = 1, .v_heads = 2, .k_dim = 20, .v_dim = 36}, 4);
+  add("h1.d3x5.odd", {.k_heads = 1, .v_heads = 1, .k_dim = 3, .v_dim = 5}, 2);
+  // Two layers, whose states must not mix.
+  CaseBuilder c("gated_delta.layers");
+  ValueId x = c.X(64);
+  for (const char* layer : {"0.", "1."}) {
+    const std::string p = layer;
+    const DeltaAttrs a = {.k_heads = 2, .v_heads = 2, .k_dim = 16, .v_dim = 16};
+    const ValueId y = c.b.GatedDeltaNet(c.Linear(x, p + "qkv", a.channels(), 64, DType::kF32),
+                                        c.b.Scale(c.Linear(x, p + "a", 2, 64, DType::kF32), 1, -3),
+                                        c.Linear(x, p + "b", 2, 64, DType::kF32), a, 4,
+                                        {.conv = c.Matrix(p + "conv", a.channels(), 4),
+                                         .a = c.Vector(p + "A", 2),
+                                         .dt = c.Vector(p + "dt", 2)},
+                                        p + "delta");
+    const ValueId flat = c.b.Emit(Op::kReshape, p + "flat", {y}, {ReshapeAttrs{{T(), Dim(32)}}});
+    x = c.b.Add(x, c.Linear(flat, p + "out", 64, 32, DType::kF32));
+  }
+  Add(cases, c.Finish({x}, RequestSteps(), 5e-5));
+}
+
+void AddHybridSpeed(std::vector<OpCase>& cases) {
+  for (const int64_t rows : {1, 8, 128}) {
+    // The shapes of Qwen3-30B-A3B and of Qwen3-Next, with fewer experts to make.
+    Add(cases, ExpertsCase(fmt::format("experts.Q4_K.8of32.t{}", rows), 32, 8, 2048, 768,
+                           DType::kQ4_K, DType::kQ6_K, {{{rows}}}, false));
+    CaseBuilder c(fmt::format("router.e512.k10.t{}", rows));
+    const Routed r = Route(c, 512, {.top_k = 10, .normalise = true});
+    Add(cases, c.Finish({r.weights, r.ids}, {{{rows}}}));
+    Add(cases, DeltaCase(fmt::format("gated_delta.t{}", rows),
+                         {.k_heads = 16, .v_heads = 32, .k_dim = 128, .v_dim = 128}, 4,
+                         {{{rows}}, {{rows}}}));
+  }
+}
+
+}  // namespace tests
