@@ -4,15 +4,17 @@
 // or a wave of 32.
 //
 // A kernel is `GPU_KERNEL(name, Args, threads) { Tile<...>(args); }`: one trivially copyable
-// argument, found by its name at run time. Every function below is called by all threads of a wave
-// (shuffles, Mma) or of a block (sync) together.
+// argument, found by its name at run time. GPU_KERNEL_BLOCKS(name, Args, threads, blocks): with so
+// few registers that a multiprocessor holds so many blocks. Every function below is called by all
+// threads of a wave (shuffles, Mma) or of a block (sync) together.
 //
 // Each of the three files gives, in namespace gpu:
 //   kWave                                  threads that run in lockstep, a constant
 //   thread() threads() block() block_y() blocks()  indices in the grid (blocks() in x)
 //   shared()                               the block's dynamic shared memory, aligned to 16; starts
 //                                          undefined
-//   sync()                                 all threads of the block; orders shared and global memory
+//   sync()                                 all threads of the block; orders shared and global
+//   memory
 //                                          among them
 //   sync_wave()                            the same for a wave, and cheaper
 //   shuffle(v, lane), shuffle_xor(v, m)    of 4-byte values within a wave
@@ -21,10 +23,16 @@
 //                                          float is ever added atomically
 //   atomic_max(int*, int)                  likewise
 //   product(a, b)                          a * b in f32, never fused with an addition that follows
+//   dot4(a, b, c)                          c + the products of four int8 each, summed
+//   lookup16(table, n, low, high)          bytes of low: of the table's 16 those that the low
+//   halves
+//                                          of n's bytes name; high: the high halves
+//   pack2(lo, hi, T{})                     two bf16 or f16 as a word
 //   fence()                                what this thread wrote before is seen by other blocks
 //                                          before what it writes after
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
-//   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least) of
+//   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least)
+//   of
 //                                          a global address near
 //   load_volatile(p)                       of what another block wrote during this kernel, after a
 //                                          fence(); int and float
@@ -54,9 +62,9 @@
 //     Rows lanes_max(r), lanes_sum(r): of floats that each lane of a row has gathered by itself
 //     (each_row over several C's), the same in all lanes of a row;
 //     rows_for_each(r, f): f(row, float&), at least one lane a row; the first one has `leader`.
-//   A from_c(const C (&c)[kK / kN], T* scratch): the values of side by side C's as an A, k = column;
-//   scratch is kM * kK values of shared memory of this wave alone. It goes with
-//   B load_b_across(row): row(k) for k in [0, kK) gives a pointer, 16-byte aligned, to kN values:
+//   A from_c(const C (&c)[kK / kN], T* scratch): the values of side by side C's as an A, k =
+//   column; scratch is kM * kK values of shared memory of this wave alone. It goes with B
+//   load_b_across(row): row(k) for k in [0, kK) gives a pointer, 16-byte aligned, to kN values:
 //   B[n][k] = row(k)[n]; shared memory alone.
 #pragma once
 

@@ -5,6 +5,10 @@
 #define GPU_KERNEL(name, Args, threads) \
   extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args)
 
+#define GPU_KERNEL_BLOCKS(name, Args, threads, blocks)          \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) \
+      name(const __grid_constant__ Args args)
+
 namespace gpu {
 
 inline constexpr int kWave = 32;
@@ -33,11 +37,24 @@ GPU_FN bool any(bool b) { return __any_sync(~0u, b) != 0; }
 GPU_FN int atomic_add(int* p, int v) { return atomicAdd(p, v); }
 GPU_FN int atomic_max(int* p, int v) { return atomicMax(p, v); }
 GPU_FN float product(float a, float b) { return __fmul_rn(a, b); }
+GPU_FN int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
+// An instruction picks four of eight bytes, by half bytes: each half of the table, then of the two
+// by the top bits. What the low and the high halves of bytes name then stands side by side.
+GPU_FN void lookup16(const uint32_t (&table)[4], uint32_t n, uint32_t& low, uint32_t& high) {
+  const uint32_t at = n & 0x77777777, top = (n >> 1 & 0x44444444) | 0x32103210;
+  const uint32_t a =
+      __byte_perm(__byte_perm(table[0], table[1], at), __byte_perm(table[2], table[3], at), top);
+  const uint32_t b = __byte_perm(__byte_perm(table[0], table[1], at >> 16),
+                                 __byte_perm(table[2], table[3], at >> 16), top >> 16);
+  low = __byte_perm(a, b, 0x6420);
+  high = __byte_perm(a, b, 0x7531);
+}
 GPU_FN void fence() { __threadfence(); }
 template <class T>
 GPU_FN T load_volatile(const T* p) {
-  // Past the cache of this multiprocessor, and in its place among fences and meetings (the compiler's
-  // own word for this load is a pure function of the address to it). Several can be under way.
+  // Past the cache of this multiprocessor, and in its place among fences and meetings (the
+  // compiler's own word for this load is a pure function of the address to it). Several can be
+  // under way.
   static_assert(sizeof(T) == 4);
   uint32_t v;
   asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -73,8 +90,8 @@ GPU_FN uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 GPU_FN void copy_async(void* to, const void* from, int valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-               "l"(from), "r"(valid)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid)
                : "memory");
 }
 GPU_FN void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -183,8 +200,7 @@ struct Mma {
   template <class F>
   static GPU_FN A load_a_stream(F row) {
     const int g = lane_() / 4, t = lane_() % 4;
-    const Pack<uint32_t> lo =
-        load_stream(reinterpret_cast<const Pack<uint32_t>*>(row(g) + 8 * t));
+    const Pack<uint32_t> lo = load_stream(reinterpret_cast<const Pack<uint32_t>*>(row(g) + 8 * t));
     const Pack<uint32_t> hi =
         load_stream(reinterpret_cast<const Pack<uint32_t>*>(row(g + 8) + 8 * t));
     return {{lo.v[0], hi.v[0], lo.v[1], hi.v[1], lo.v[2], hi.v[2], lo.v[3], hi.v[3]}};
@@ -259,9 +275,7 @@ struct Mma {
   static GPU_FN Rows row_max(const C& c) {
     return lanes_max({{fmaxf(c.v[0], c.v[1]), fmaxf(c.v[2], c.v[3])}});
   }
-  static GPU_FN Rows row_sum(const C& c) {
-    return lanes_sum({{c.v[0] + c.v[1], c.v[2] + c.v[3]}});
-  }
+  static GPU_FN Rows row_sum(const C& c) { return lanes_sum({{c.v[0] + c.v[1], c.v[2] + c.v[3]}}); }
   static GPU_FN Rows lanes_max(Rows r) {
 #pragma unroll
     for (int m = 1; m < 4; m *= 2) {

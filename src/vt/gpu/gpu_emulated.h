@@ -17,6 +17,8 @@
       [](const void* args) { name##_body(*static_cast<const Args*>(args)); }}; \
   static void name##_body(const Args& args)
 
+#define GPU_KERNEL_BLOCKS(name, Args, most_threads, blocks) GPU_KERNEL(name, Args, most_threads)
+
 namespace gpu {
 
 namespace block_ = ::vt::gpu::emulated;
@@ -88,6 +90,19 @@ inline float product(float a, float b) {
   asm("" : "+m"(p));  // where the host has fused instructions
   return p;
 }
+inline int dot4(int a, int b, int c) {
+  for (int i = 0; i < 4; ++i)
+    c += static_cast<int8_t>(a >> 8 * i) * static_cast<int8_t>(b >> 8 * i);
+  return c;
+}
+inline void lookup16(const uint32_t (&table)[4], uint32_t n, uint32_t& low, uint32_t& high) {
+  const auto byte = [&](uint32_t at) { return table[at / 4] >> at % 4 * 8 & 0xff; };
+  low = high = 0;
+  for (int i = 0; i < 4; ++i) {
+    low |= byte(n >> 8 * i & 15) << 8 * i;
+    high |= byte(n >> (8 * i + 4) & 15) << 8 * i;
+  }
+}
 inline void fence() {}
 template <class T>
 T load_volatile(const T* p) {
@@ -144,6 +159,12 @@ inline bf16 to_bf16(float v) {
   return {static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16)};
 }
 inline f16 to_f16(float v) { return {::vt::ir::FloatToHalf(v)}; }
+inline uint32_t pack2(float lo, float hi, bf16) {
+  return to_bf16(lo).bits | static_cast<uint32_t>(to_bf16(hi).bits) << 16;
+}
+inline uint32_t pack2(float lo, float hi, f16) {
+  return to_f16(lo).bits | static_cast<uint32_t>(to_f16(hi).bits) << 16;
+}
 
 // The wave's product at once: each lane brings its part, the last to come computes for all. Lane
 // 16 h + l holds column l of a C, and its rows from kRows h on; of an A and a B row l, their values

@@ -11,6 +11,8 @@
   extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void \
   name(const Args args)
 
+#define GPU_KERNEL_BLOCKS(name, Args, threads, blocks) GPU_KERNEL(name, Args, threads)
+
 namespace gpu {
 
 // Dynamic shared memory begins after what is declared statically, which is nothing.
@@ -100,6 +102,24 @@ GPU_FN int atomic_max(int* p, int v) {
 GPU_FN float product(float a, float b) {
 #pragma clang fp contract(off)
   return a * b;
+}
+GPU_FN int dot4(int a, int b, int c) {
+#if defined(__GFX9__)
+  return __builtin_amdgcn_sdot4(a, b, c, false);
+#else
+  return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#endif
+}
+// An instruction picks four of eight bytes: each half of the table, then of the two by the top
+// bits.
+GPU_FN uint32_t lookup16_low(const uint32_t (&table)[4], uint32_t n) {
+  const uint32_t at = n & 0x07070707, top = (n >> 1 & 0x04040404) | 0x03020100;
+  return __builtin_amdgcn_perm(__builtin_amdgcn_perm(table[3], table[2], at),
+                               __builtin_amdgcn_perm(table[1], table[0], at), top);
+}
+GPU_FN void lookup16(const uint32_t (&table)[4], uint32_t n, uint32_t& low, uint32_t& high) {
+  low = lookup16_low(table, n);
+  high = lookup16_low(table, n >> 4);
 }
 GPU_FN void fence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 // Past the caches that are not shared by the device.
@@ -205,6 +225,12 @@ GPU_FN bf16 to_bf16(float v) {
   return {static_cast<uint16_t>(v != v ? (u >> 16 | 0x40) : rounded)};
 }
 GPU_FN f16 to_f16(float v) { return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))}; }
+GPU_FN uint32_t pack2(float lo, float hi, bf16) {
+  return to_bf16(lo).bits | static_cast<uint32_t>(to_bf16(hi).bits) << 16;
+}
+GPU_FN uint32_t pack2(float lo, float hi, f16) {
+  return to_f16(lo).bits | static_cast<uint32_t>(to_f16(hi).bits) << 16;
+}
 
 }  // namespace gpu
 

@@ -21,4 +21,11 @@ set(gpu_kernel_files
   linear_tile_bf16.cu
   linear_tile_f16.cu
   linear_tile_f32.cu
+  quant_expand.cu
+  quant_gemv.cu
+  quant_gemv_more.cu
+  quant_tile_bf16.cu
+  quant_tile_f16.cu
+  quant_tile_f32.cu
+  quantize.cu
 )

@@ -1,0 +1,54 @@
+#include "vt/gpu/quant_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace vt::gpu {
+namespace {
+
+int64_t FloorPowerOfTwo(int64_t n) {
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+// Waves that a multiprocessor holds at once of the kernels of 128 registers.
+constexpr int64_t kWavesOfUnit = 16;
+
+}  // namespace
+
+QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks,
+                            const DeviceFacts& device) {
+  QuantGemvPlan plan;
+  plan.at_once = rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;
+  const int64_t multiprocessors = std::max(device.properties.units, 1);
+  const int64_t wave = device.properties.wave, most_waves = kQuantGemvThreads / wave;
+  // k is split where waves would be missing, as long as each part has work for all lanes.
+  const int64_t parts =
+      std::min({FloorPowerOfTwo(multiprocessors * kWavesOfUnit / std::max<int64_t>(units, 1)),
+                FloorPowerOfTwo(blocks / wave), most_waves});
+  // Small blocks even out what multiprocessors have to do, where there is little of it.
+  const int64_t waves =
+      std::clamp(FloorPowerOfTwo(units * parts / multiprocessors), parts, most_waves);
+  plan.parts = static_cast<int>(parts);
+  plan.groups = static_cast<int>(waves / parts);
+  plan.shared_bytes = waves * kQuantUnit * plan.at_once * int64_t{sizeof(float)};
+  return plan;
+}
+
+QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device) {
+  const int64_t bytes = ir::Info(device.value_type).bytes;
+  QuantTilePlan plan = {kQuantTile4, "quant_tile", 0};
+  if (bytes == 2) {
+    if (rows <= kQuantTileFew.rows) {
+      plan = {kQuantTileFew, "quant_tile_few", 0};
+    } else if (rows <= kQuantTileSome.rows) {
+      plan = {kQuantTileSome, "quant_tile_some", 0};
+    } else {
+      plan = {kQuantTileMany, "quant_tile_many", 0};
+    }
+  }
+  const QuantTileShape& s = plan.shape;
+  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (kQuantStep * bytes + 16);
+  return plan;
+}
+
+}  // namespace vt::gpu

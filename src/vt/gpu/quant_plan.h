@@ -1,0 +1,35 @@
+// How the work of a quantised matrix's kernels is dealt out: decided from shapes alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "vt/gpu/args_quant.h"
+#include "vt/gpu/context.h"
+
+namespace vt::gpu {
+
+// Tokens of a bucket up to which activations are int8 blocks.
+inline constexpr int64_t kQuantTokens = 8;
+
+struct QuantGemvPlan {
+  int at_once = 1;            // rows of x that a wave takes
+  int parts = 1, groups = 1;  // waves that share a unit's k; units a block
+  int64_t shared_bytes = 0;
+};
+
+// `rows` of x, units of all segments, blocks of 32 values a row.
+QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks, const DeviceFacts& device);
+
+inline int64_t QuantUnits(int64_t rows, bool act_mul) {
+  return act_mul ? rows : (rows + kQuantUnit - 1) / kQuantUnit;
+}
+
+struct QuantTilePlan {
+  QuantTileShape shape;
+  const char* kernel;  // without its type
+  int64_t shared_bytes;
+};
+QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device);
+
+}  // namespace vt::gpu

@@ -1,0 +1,290 @@
+// Few rows of int8 activations by quantised weights: bound by the bytes of the weights and by how
+// soon they are asked for.
+//
+// A lane has blocks of 32 values of k, so that what a wave asks for at once stands side by side; of
+// kQuantUnit rows, so that x is read half as often. The first weights are asked for before the
+// kernel waits for the one before it: no kernel writes weights.
+#pragma once
+
+#include "vt/gpu/tiles/quant_block.h"
+#include "vt/gpu/tiles/rows_map.h"
+
+namespace vt::gpu {
+
+// The sums of N values over the wave, N a power of two of at most kWave: lane l has the sum of
+// value l / (kWave / N). Half of what a lane has is given away in each step.
+template <int kMask = ::gpu::kWave / 2, int N>
+GPU_FN float SumsOfWave(const float (&v)[N]) {
+  if constexpr (kMask == 0) {
+    return v[0];
+  } else if constexpr (N == 1) {
+    const float sum[1] = {v[0] + ::gpu::shuffle_xor(v[0], kMask)};
+    return SumsOfWave<kMask / 2>(sum);
+  } else {
+    const bool upper = (::gpu::lane() & kMask) != 0;
+    float sum[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      const float give = upper ? v[i] : v[i + N / 2], keep = upper ? v[i + N / 2] : v[i];
+      sum[i] = keep + ::gpu::shuffle_xor(give, kMask);
+    }
+    return SumsOfWave<kMask / 2>(sum);
+  }
+}
+
+GPU_FN QuantPlanes MovedBy(const QuantPlanes& p, int64_t bytes) {
+  return {p.low + bytes, p.high + bytes, p.block + bytes, p.super + bytes};
+}
+
+// A block of x; unless valid, of zeros.
+struct QuantX {
+  ::gpu::Pack<int> codes[2];
+  float scale;
+  int sum[2];
+
+  GPU_FN QuantX(const QuantRows& x, int row, int b, bool valid) {
+    const auto* p = reinterpret_cast<const ::gpu::Pack<int>*>(
+        x.codes + (static_cast<int64_t>(row) * x.blocks + b) * 32);
+    codes[0] = p[0];
+    codes[1] = p[1];
+    const auto words = *reinterpret_cast<const QuantPair*>(x.sums + row * x.blocks + b);
+    scale = valid ? ::gpu::float_of(words.v[0]) : 0;
+    sum[0] = static_cast<int16_t>(words.v[1]);
+    sum[1] = static_cast<int16_t>(words.v[1] >> 16);
+  }
+};
+
+template <QuantFormat kF>
+GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x) {
+  constexpr int kZero = kQuantSpec<kF>.zero;
+  int dot[2] = {0, 0};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) dot[h] = ::gpu::dot4(codes[4 * h + j], x.codes[h].v[j], dot[h]);
+  }
+  float v;
+  if (kQuantPairs<kF>) {
+    v = s.scale[0] * static_cast<float>(dot[0] - kZero * x.sum[0]) +
+        s.scale[1] * static_cast<float>(dot[1] - kZero * x.sum[1]);
+    if (kQuantMin<kF>)
+      v += s.min[0] * static_cast<float>(x.sum[0]) + s.min[1] * static_cast<float>(x.sum[1]);
+  } else {
+    const int sum = x.sum[0] + x.sum[1];
+    v = s.scale[0] * static_cast<float>(dot[0] + dot[1] - kZero * sum);
+    if (kQuantMin<kF>) v += s.min[0] * static_cast<float>(sum);
+  }
+  return v * x.scale;
+}
+
+template <int kTokens>
+class QuantGemv {
+ public:
+  GPU_FN explicit QuantGemv(const QuantGemvArgs& args)
+      : a_(args),
+        act_(args.act != RowFn::kNone),
+        group_(::gpu::wave() / args.parts),
+        part_(::gpu::wave() % args.parts),
+        unit_(::gpu::block() * args.groups + group_) {}
+
+  GPU_FN void Run() {
+    ::gpu::launch_dependents();
+    const int first = ::gpu::block_y() * kTokens;
+    int rows[kTokens];
+#pragma unroll
+    for (int m = 0; m < kTokens; ++m) rows[m] = ::gpu::min(first + m, a_.x.most_rows - 1);
+    const int share = (a_.x.blocks + a_.parts - 1) / a_.parts;
+    const int begin = part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
+    const auto wait = [&] {
+      ::gpu::wait_predecessor();
+      Prefetch(first);
+    };
+    float y[kValues] = {};
+    if (unit_ < a_.units) {
+      Multiply(0, rows, begin, end, y, wait);
+    } else {
+      wait();
+    }
+    Keep(y);
+    Write(first, CountOf(a_.header, a_.count) - first);
+  }
+
+  // See QuantExpertArgs. kTokens is 1.
+  template <bool kSum>
+  GPU_FN void RunExperts(const QuantExpertArgs& e) {
+    ::gpu::launch_dependents();
+    ::gpu::wait_predecessor();
+    const int row = ::gpu::block_y();
+    const bool live = row < CountOf(a_.header, a_.count);
+    Prefetch(row);
+    const int share = kSum ? a_.x.blocks : (a_.x.blocks + a_.parts - 1) / a_.parts;
+    const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
+    float y[kValues] = {};
+    const int step = kSum ? a_.parts : 1;
+    const int last = kSum ? e.chosen : 1;
+    for (int j = kSum ? part_ : 0; j < last; j += step) {
+      const int pair = kSum ? row * e.chosen + j : row;
+      const int id = live ? e.ids[pair] : -1;
+      if (unit_ >= a_.units || id < 0 || id >= e.experts) continue;
+      const int rows[1] = {e.shared_x != 0 ? pair / e.chosen : pair};
+      float z[kValues] = {};
+      Multiply(id * e.expert_bytes, rows, begin, end, z, [] {});
+      const float weight = kSum ? e.weights[pair] : 1;
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) y[i] += weight * z[i];
+    }
+    Keep(y);
+    Write(row, live ? 1 : 0);
+  }
+
+ private:
+  static constexpr int kValues = kQuantUnit * kTokens;  // [tokens][rows of a unit]
+  // Blocks of each row that a lane has asked for.
+  static constexpr int kDepth = kTokens > 2 ? 1 : 2;
+
+  GPU_FN int segment() const {
+    int s = 0;
+#pragma unroll
+    for (int i = 1; i < kQuantSegments; ++i)
+      if (i < a_.segment_count && !act_ && unit_ >= a_.segments[i].first_unit) s = i;
+    return s;
+  }
+
+  // y += what blocks [begin, end) give. `wait` is called when the first weights are under way.
+  template <class Wait>
+  GPU_FN void Multiply(int64_t moved, const int (&rows)[kTokens], int begin, int end,
+                       float (&y)[kValues], Wait wait) {
+    const int s = segment();
+    WithFormat(a_.segments[s].w.format, [&](auto tag) {
+      constexpr QuantFormat kF = decltype(tag)::kFormat;
+      QuantRow<kF> from[kQuantUnit];
+#pragma unroll
+      for (int r = 0; r < kQuantUnit; ++r) {
+        const QuantSegment& segment = a_.segments[act_ ? r : s];
+        const int row = act_ ? unit_ : (unit_ - segment.first_unit) * kQuantUnit + r;
+        from[r] = QuantRow<kF>(MovedBy(segment.w.planes, moved),
+                               ::gpu::min(row, segment.w.rows - 1), a_.x.blocks);
+      }
+      const auto load = [&](int line, QuantWords(&w)[kQuantUnit]) {
+        const int b = ::gpu::min(line + ::gpu::lane(), a_.x.blocks - 1);
+#pragma unroll
+        for (int r = 0; r < kQuantUnit; ++r) w[r] = from[r].Load(b);
+      };
+      QuantWords w[kDepth][kQuantUnit];
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) load(begin + d * ::gpu::kWave, w[d]);
+      wait();
+      for (int line = begin; line < end; line += kDepth * ::gpu::kWave) {
+#pragma unroll
+        for (int d = 0; d < kDepth; ++d) {
+          const int at = line + d * ::gpu::kWave;
+          if (at >= end) break;
+          const bool valid = at + ::gpu::lane() < end;
+          const int b = ::gpu::min(at + ::gpu::lane(), a_.x.blocks - 1);
+          const bool more = at + kDepth * ::gpu::kWave < end;
+          const int next = ::gpu::min(b + kDepth * ::gpu::kWave, a_.x.blocks - 1);
+          if constexpr (kTokens == 1) {
+            const QuantX x(a_.x, rows[0], b, valid);
+#pragma unroll
+            for (int r = 0; r < kQuantUnit; ++r) {
+              int codes[8];
+              CodesOf<kF>(w[d][r], codes);
+              y[r] += DotOf<kF>(codes, ScalesOf<kF>(w[d][r], b), x);
+              if (more) w[d][r] = from[r].Load(next);
+            }
+          } else {
+            int codes[kQuantUnit][8];
+            QuantScales scales[kQuantUnit];
+#pragma unroll
+            for (int r = 0; r < kQuantUnit; ++r) {
+              CodesOf<kF>(w[d][r], codes[r]);
+              scales[r] = ScalesOf<kF>(w[d][r], b);
+              if (more) w[d][r] = from[r].Load(next);
+            }
+#pragma unroll
+            for (int m = 0; m < kTokens; ++m) {
+              const QuantX x(a_.x, rows[m], b, valid);
+#pragma unroll
+              for (int r = 0; r < kQuantUnit; ++r)
+                y[m * kQuantUnit + r] += DotOf<kF>(codes[r], scales[r], x);
+            }
+          }
+        }
+      }
+    });
+  }
+
+  // The sums of the wave into shared memory, [waves][tokens][rows of a unit].
+  GPU_FN void Keep(float (&y)[kValues]) {
+    constexpr int kLanes = ::gpu::kWave / kValues;
+    const float sum = SumsOfWave(y);
+    if (::gpu::lane() % kLanes == 0)
+      partial()[::gpu::wave() * kValues + ::gpu::lane() / kLanes] = sum;
+    ::gpu::sync();
+  }
+  GPU_FN static float* partial() { return reinterpret_cast<float*>(::gpu::shared()); }
+
+  struct Item {
+    int token, group, row_of_unit;
+    int segment, row;  // row < 0: outside
+  };
+  GPU_FN Item ItemOf(int i) const {
+    const int rows = act_ ? kQuantUnit / 2 : kQuantUnit;
+    Item item;
+    item.row_of_unit = i % rows;
+    item.group = i / rows % a_.groups;
+    item.token = i / rows / a_.groups;
+    const int unit = ::gpu::block() * a_.groups + item.group;
+    item.segment = 0;
+#pragma unroll
+    for (int s = 1; s < kQuantSegments; ++s)
+      if (s < a_.segment_count && !act_ && unit >= a_.segments[s].first_unit) item.segment = s;
+    const QuantSegment& segment = a_.segments[item.segment];
+    item.row = (unit - segment.first_unit) * rows + item.row_of_unit;
+    if (unit >= a_.units || item.row >= segment.w.rows) item.row = -1;
+    return item;
+  }
+  GPU_FN float Added(const Item& item, int first) const {
+    const QuantSegment& segment = a_.segments[item.segment];
+    float v = segment.bias != nullptr ? segment.bias[item.row] : 0;
+    if (a_.residual.base != nullptr)
+      v += LoadValue(a_.residual, a_.residual_type, first + item.token, segment.column + item.row);
+    return v;
+  }
+  // What is added to this thread's first output comes while there is time.
+  GPU_FN void Prefetch(int first) {
+    const Item item = ItemOf(::gpu::thread());
+    if (item.row >= 0 && item.token < kTokens && first + item.token < a_.x.most_rows)
+      added_ = Added(item, first);
+  }
+
+  GPU_FN void Write(int first, int tokens) const {
+    const int outputs = ::gpu::min(tokens, kTokens) * a_.groups * (act_ ? 1 : kQuantUnit);
+    for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
+      const Item item = ItemOf(i);
+      if (item.row < 0) continue;
+      const auto sum = [&](int r) {
+        float v = 0;
+        for (int p = 0; p < a_.parts; ++p)
+          v += partial()[(item.group * a_.parts + p) * kValues + item.token * kQuantUnit + r];
+        return v;
+      };
+      float v = sum(item.row_of_unit);
+      if (act_) {
+        float gate[1] = {v};
+        ApplyFn(a_.act, 1, 0, gate);
+        v = gate[0] * sum(1);
+      }
+      v += i == ::gpu::thread() ? added_ : Added(item, first);
+      StoreValue(a_.out, a_.out_type, first + item.token,
+                 a_.segments[item.segment].column + item.row, v);
+    }
+  }
+
+  const QuantGemvArgs& a_;
+  const bool act_;
+  const int group_, part_, unit_;
+  float added_ = 0;
+};
+
+}  // namespace vt::gpu

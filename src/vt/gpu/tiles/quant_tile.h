@@ -1,0 +1,203 @@
+// Many rows by quantised weights: tiles of x and of unpacked weights in shared memory, matrix cores
+// behind. The bits of the next step are on their way while a step is multiplied.
+#pragma once
+
+#include "vt/gpu/tiles/quant_gemv.h"
+
+namespace vt::gpu {
+
+template <class T, QuantTileShape kShape>
+class QuantTile {
+ public:
+  GPU_FN explicit QuantTile(const QuantTileArgs& args) : a_(args) {}
+
+  GPU_FN void Run() {
+    ::gpu::launch_dependents();
+    Begin(a_.segment.w.planes);
+    ::gpu::wait_predecessor();
+    const int first = ::gpu::block_y() * kShape.rows;
+    Multiply(CountOf(a_.header, a_.count) - first, [=](int i) {
+      return RowPair{first + i, first + i};
+    });
+  }
+
+  GPU_FN void RunExperts(const QuantExpertTileArgs& e) {
+    ::gpu::launch_dependents();
+    ::gpu::wait_predecessor();
+    const QuantExpertTile tile = e.tiles[::gpu::block_y()];
+    if (tile.count <= 0) return;
+    Begin(MovedBy(a_.segment.w.planes, tile.expert * e.expert_bytes));
+    const int32_t* order = e.order + tile.first;
+    const int chosen = e.shared_x != 0 ? e.chosen : 1;
+    Multiply(tile.count, [=](int i) { return RowPair{order[i] / chosen, order[i]}; });
+  }
+
+ private:
+  using Mma = ::gpu::Mma<T>;
+  struct RowPair {
+    int x, out;
+  };
+  static constexpr int kCount = ::gpu::Pack<T>::kCount;
+  static constexpr int kPitch = kQuantStep + kCount;  // a pack more: no two rows in the same banks
+  static constexpr int kDown = kShape.rows >= 32 ? 2 : 1, kAcross = kShape.waves / kDown;  // waves
+  static constexpr int kM = kShape.rows / kDown / Mma::kM, kN = kShape.columns / kAcross / Mma::kN;
+  // Blocks of weights that a step has, and those of a thread.
+  static constexpr int kItems = kShape.columns * kQuantStep / 32;
+  static constexpr int kThreads = kShape.waves * ::gpu::kWave;
+  static constexpr int kMine = (kItems + kThreads - 1) / kThreads;
+
+  GPU_FN static T* StageOfX(int step) {
+    return reinterpret_cast<T*>(::gpu::shared()) + step % 2 * kShape.rows * kPitch;
+  }
+  GPU_FN static T* StageOfW(int step) {
+    return reinterpret_cast<T*>(::gpu::shared()) +
+           (2 * kShape.rows + step % kShape.stages * kShape.columns) * kPitch;
+  }
+  GPU_FN static int FirstRow() { return ::gpu::wave() % kDown * (kShape.rows / kDown); }
+  GPU_FN static int FirstColumn() { return ::gpu::wave() / kDown * (kShape.columns / kAcross); }
+
+  // Asks for the first weights.
+  GPU_FN void Begin(const QuantPlanes& planes) {
+    planes_ = planes;
+    columns_ = a_.segment.w.rows - ::gpu::block() * kShape.columns;
+    Ask(0);
+  }
+
+  template <class F>
+  GPU_FN void Multiply(int rows, F row) {
+    if (rows <= 0) return;
+    rows_ = ::gpu::min(rows, kShape.rows);
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n) c_[m][n] = Mma::zero();
+    }
+    const int steps = (a_.blocks * 32 + kQuantStep - 1) / kQuantStep;
+    Copy(0, row);
+    ::gpu::copy_commit();
+    Unpack(0);
+    for (int step = 0; step < steps; ++step) {
+      ::gpu::copy_wait<0>();
+      ::gpu::sync();
+      const bool more = step + 1 < steps;
+      if (more) {
+        Copy(step + 1, row);
+        ::gpu::copy_commit();
+        Ask(step + 1);
+      }
+      MultiplyStep(step);
+      if (kShape.stages == 1) ::gpu::sync();
+      if (more) Unpack(step + 1);
+    }
+    Store(row);
+  }
+
+  struct Item {
+    int column, part, block;
+  };
+  GPU_FN Item ItemOf(int step, int i) const {
+    constexpr int kParts = kQuantStep / 32;
+    const int item = i * kThreads + ::gpu::thread(), part = item % kParts;
+    return {item / kParts, part, step * kParts + part};
+  }
+  GPU_FN static bool Exists(const Item& item) {
+    return kItems % kThreads == 0 || item.column < kShape.columns;
+  }
+
+  GPU_FN void Ask(int step) {
+    WithFormat(a_.segment.w.format, [&](auto tag) {
+      constexpr QuantFormat kF = decltype(tag)::kFormat;
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) {
+        const Item item = ItemOf(step, i);
+        if (!Exists(item)) continue;
+        const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
+        words_[i] =
+            QuantRow<kF>(planes_, column, a_.blocks).Load(::gpu::min(item.block, a_.blocks - 1));
+      }
+    });
+  }
+
+  GPU_FN void Unpack(int step) {
+    WithFormat(a_.segment.w.format, [&](auto tag) {
+      constexpr QuantFormat kF = decltype(tag)::kFormat;
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) {
+        const Item item = ItemOf(step, i);
+        if (!Exists(item)) continue;
+        WriteValues<kF>(words_[i], item.block,
+                        StageOfW(step) + item.column * kPitch + item.part * 32);
+      }
+    });
+  }
+
+  // Zeros past the end of k, so that it does not matter what weights stand there.
+  template <class F>
+  GPU_FN void Copy(int step, F row_of) const {
+    constexpr int kPacks = kQuantStep / kCount;
+    const int size = a_.blocks * 32;
+    for (int i = ::gpu::thread(); i < kShape.rows * kPacks; i += ::gpu::threads()) {
+      const int row = i / kPacks, at = i % kPacks * kCount, k = step * kQuantStep + at;
+      const T* x = RowOf<const T>(a_.x, row_of(::gpu::min(row, rows_ - 1)).x);
+      T* to = StageOfX(step) + row * kPitch + at;
+      const bool valid = row < rows_ && k < size;  // whole packs: k is a multiple of 32
+      if (a_.packed != 0) {
+        ::gpu::copy_async(to, valid ? x + k : x, valid ? 16 : 0);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) to[j] = valid ? x[k + j] : T{};
+      }
+    }
+  }
+
+  GPU_FN void MultiplyStep(int step) {
+#pragma unroll
+    for (int k = 0; k < kQuantStep; k += Mma::kK) {
+      const T* x = StageOfX(step) + FirstRow() * kPitch + k;
+      const T* w = StageOfW(step) + FirstColumn() * kPitch + k;
+      typename Mma::A a[kM];
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+        a[m] = Mma::load_a([&](int i) { return x + (m * Mma::kM + i) * kPitch; });
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const auto b = Mma::load_b([&](int i) { return w + (n * Mma::kN + i) * kPitch; });
+#pragma unroll
+        for (int m = 0; m < kM; ++m) Mma::mma(c_[m][n], a[m], b);
+      }
+    }
+  }
+
+  template <class F>
+  GPU_FN void Store(F row_of) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        Mma::for_each(c_[m][n], [&](int i, int j, float v) {
+          i += FirstRow() + m * Mma::kM;
+          j += FirstColumn() + n * Mma::kN;
+          if (i >= rows_ || j >= columns_) return;
+          const int row = row_of(i).out, of_segment = ::gpu::block() * kShape.columns + j;
+          const int column = a_.segment.column + of_segment;
+          if (a_.segment.bias != nullptr) v += a_.segment.bias[of_segment];
+          if (a_.residual.base != nullptr)
+            v += ::gpu::to_float(RowOf<const T>(a_.residual, row)[column]);
+          if (a_.out_f32 != 0) {
+            RowOf<float>(a_.out, row)[column] = v;
+          } else {
+            RowOf<T>(a_.out, row)[column] = ::gpu::from_float<T>(v);
+          }
+        });
+      }
+    }
+  }
+
+  const QuantTileArgs& a_;
+  QuantPlanes planes_;
+  int rows_ = 0, columns_ = 0;  // from the block's first on
+  QuantWords words_[kMine];
+  typename Mma::C c_[kM][kN];
+};
+
+}  // namespace vt::gpu

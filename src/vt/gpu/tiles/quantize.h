@@ -1,0 +1,144 @@
+// Activations to blocks of 32 int8 with a scale and sums: four lanes a block, eight values a lane,
+// so that a wave of 32 has a superblock.
+#pragma once
+
+#include "vt/gpu/args_quant.h"
+#include "vt/gpu/tiles/rows_map.h"
+
+namespace vt::gpu {
+
+inline constexpr int kQuantizeValues = 8;
+
+// All lanes of a wave together; only what is `live` is stored. Codes are those of
+// ir::Quantize(kQ8_A32), bit for bit.
+GPU_FN void QuantizeValues(const float (&v)[kQuantizeValues], const QuantRows& y, int row, int at,
+                           bool live) {
+  float most = 0;
+#pragma unroll
+  for (int i = 0; i < kQuantizeValues; ++i) {
+    const float size = v[i] < 0 ? -v[i] : v[i];
+    most = size > most ? size : most;  // NaN never is
+  }
+#pragma unroll
+  for (int m = 1; m < 4; m *= 2) {
+    const float other = ::gpu::shuffle_xor(most, m);
+    most = other > most ? other : most;
+  }
+  const float scale = most / 127, inverse = scale == 0 ? 0 : 1 / scale;
+  // Added to 1.5 * 2^23 a float is rounded to an integer, half to even, in its low bits.
+  constexpr float kRound = 12582912;
+  QuantPair codes = {};
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < kQuantizeValues; ++i) {
+    float x = ::gpu::product(v[i], inverse);
+    x = x > -127 ? (x < 127 ? x : 127.0f) : -127.0f;
+    const auto code = static_cast<int8_t>(::gpu::bits_of(x + kRound));
+    codes.v[i / 4] |= static_cast<uint32_t>(static_cast<uint8_t>(code)) << i % 4 * 8;
+    sum += code;
+  }
+  sum += ::gpu::shuffle_xor(sum, 1);
+  const int behind = ::gpu::shuffle_xor(sum, 2);
+  if (!live) return;
+  const int64_t block = static_cast<int64_t>(row) * y.blocks + at / 32;
+  *reinterpret_cast<QuantPair*>(y.codes + block * 32 + at % 32) = codes;
+  if (at % 32 == 0) {
+    const QuantPair sums = {
+        {::gpu::bits_of(scale),
+         static_cast<uint16_t>(sum) | static_cast<uint32_t>(static_cast<uint16_t>(behind)) << 16}};
+    *reinterpret_cast<QuantPair*>(y.sums + block) = sums;
+  }
+}
+
+template <class T>
+GPU_FN void QuantizeRows(const QuantizeArgs& a) {
+  ::gpu::launch_dependents();
+  const int i = ::gpu::block() * ::gpu::threads() + ::gpu::thread();
+  const int chunks = a.y.blocks * (32 / kQuantizeValues);
+  const int row = i / chunks, at = i % chunks * kQuantizeValues;
+  ::gpu::wait_predecessor();
+  const bool live = row < CountOf(a.header, a.count);
+  float v[kQuantizeValues] = {};
+  if (live) {
+    RowRefOf<T, false>(a.x, row).load(at, kQuantizeValues, v);
+    ApplyFn(a.fn, 1, 0, v);
+    if (a.b.rows.base != nullptr) {
+      float b[kQuantizeValues];
+      RowRefOf<T, false>(a.b, row).load(at, kQuantizeValues, b);
+#pragma unroll
+      for (int j = 0; j < kQuantizeValues; ++j) v[j] *= b[j];
+    }
+  }
+  QuantizeValues(v, a.y, row, at, live);
+}
+
+// The first two chunks of a thread stay in registers: rows of 8192 values in a block of 512. What
+// is behind is read again.
+template <class T>
+GPU_FN void QuantizeNorm(const QuantizeNormArgs& a) {
+  constexpr int kN = kQuantizeValues, kHeld = 2;
+  const int row = ::gpu::block(), width = a.y.blocks * 32;
+  const int first = ::gpu::thread() * kN, step = ::gpu::threads() * kN;
+  float w[kHeld][kN] = {};
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int at = first + h * step;
+    if (at < width) LoadValues<false>(a.w + at, kN, w[h]);
+  }
+  ::gpu::launch_dependents();
+  ::gpu::wait_predecessor();
+  if (row >= CountOf(a.header, a.count)) return;
+
+  const bool adds = a.add.rows.base != nullptr;
+  const RowRef<T, false> x = RowRefOf<T, false>(a.x, row), add = RowRefOf<T, false>(a.add, row),
+                         sum = RowRefOf<T, false>(a.sum, row);
+  const auto load = [&](int at, float(&v)[kN]) {
+    x.load(at, kN, v);
+    if (adds) {
+      float b[kN];
+      add.load(at, kN, b);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) v[j] += b[j];
+    }
+  };
+  float held[kHeld][kN] = {};
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int at = first + h * step;
+    if (at < width) load(at, held[h]);
+#pragma unroll
+    for (int j = 0; j < kN; ++j) squares += held[h][j] * held[h][j];
+    if (adds && a.sum.rows.base != nullptr && at < width) sum.store(at, kN, held[h]);
+  }
+  for (int at = first + kHeld * step; at < width; at += step) {
+    float v[kN];
+    load(at, v);
+#pragma unroll
+    for (int j = 0; j < kN; ++j) squares += v[j] * v[j];
+  }
+  squares = ::gpu::block_sum(squares, reinterpret_cast<float*>(::gpu::shared()));
+  const float scale = ::gpu::rsqrt(squares / static_cast<float>(width) + a.eps);
+
+  const auto finish = [&](int at, float(&v)[kN], const float(&g)[kN]) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) v[j] = v[j] * scale * (g[j] + a.offset);
+    QuantizeValues(v, a.y, row, at, at < width);
+  };
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) finish(first + h * step, held[h], w[h]);
+  // Waves go on together.
+  const int wave = ::gpu::wave() * ::gpu::kWave * kN;
+  for (int h = kHeld; wave + h * step < width; ++h) {
+    const int at = first + h * step;
+    float v[kN] = {}, g[kN] = {};
+    if (at < width) {
+      load(at, v);
+      LoadValues<false>(a.w + at, kN, g);
+      if (adds && a.sum.rows.base != nullptr) sum.store(at, kN, v);
+    }
+    finish(at, v, g);
+  }
+}
+
+}  // namespace vt::gpu
