@@ -65,9 +65,11 @@ struct GpuBackend::Upload {
     }
     return static_cast<std::byte*>(buffers[turn]);
   }
-  base::Status Send(void* dst, int64_t bytes) {
+  // `bytes` of it from `begin` on.
+  base::Status Send(void* dst, int64_t begin, int64_t bytes) {
     used[turn] = true;
-    base::Status s = driver.CopyToDevice(stream, dst, buffers[turn], bytes);
+    const auto* from = static_cast<const std::byte*>(buffers[turn]) + begin;
+    base::Status s = driver.CopyToDevice(stream, dst, from, bytes);
     return s ? driver.Record(stream, events[turn]) : s;
   }
 
@@ -242,7 +244,9 @@ base::Result<bool> GpuBackend::Ready(Event& e) {
 base::Status GpuBackend::Repack(const WeightView& src, const ir::WeightLayout& layout, void* dst) {
   if (const base::Status s = Outside("Repack"); !s) return s;
   const bool vector = layout.name == kVectorLayout;
-  if (!vector && layout.name != MatrixLayout(ValueType())) {
+  const bool quantised =
+      QuantFormatOf(src.format).has_value() && layout.name == QuantLayoutName(src.format);
+  if (!vector && !quantised && layout.name != MatrixLayout(ValueType())) {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("{}: no layout '{}'", name_, layout.name)};
   }
@@ -253,7 +257,9 @@ base::Status GpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
       return s;
     }
   }
-  const PackedRows rows = vector ? PackedRows::Vector(src) : PackedRows::Matrix(src, ValueType());
+  const PackedRows rows = quantised ? PackedRows::Quantised(src)
+                          : vector  ? PackedRows::Vector(src)
+                                    : PackedRows::Matrix(src, ValueType());
   if (rows.row_bytes > kStagingBytes) {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("{}: a row of {} values is longer than {}", name_, src.columns,
@@ -265,9 +271,15 @@ base::Status GpuBackend::Repack(const WeightView& src, const ir::WeightLayout& l
     base::Result<std::byte*> buffer = upload_->Next();
     if (!buffer) return buffer.error();
     rows.Write(begin, count, *buffer);
-    const base::Status sent = upload_->Send(static_cast<std::byte*>(dst) + begin * rows.row_bytes,
-                                            count * rows.row_bytes);
-    if (!sent) return sent;
+    int64_t at = 0;  // in the buffer
+    for (const PackedRows::Plane& plane : rows.planes()) {
+      const int64_t bytes = count * plane.row_bytes;
+      if (bytes == 0) continue;
+      const base::Status sent = upload_->Send(
+          static_cast<std::byte*>(dst) + plane.offset + begin * plane.row_bytes, at, bytes);
+      if (!sent) return sent;
+      at += bytes;
+    }
     if (src.release) rows.Release(begin, begin + count);
   }
   return driver_->Synchronize(upload_->stream);

@@ -110,9 +110,13 @@ struct Context {
   template <class Args>
   void Emit(ir::NodeId id, const std::string& kernel, ir::DType type, LaunchConfig config,
             const Args& args) const {
+    Emit(id, kernel + Suffix(type), config, args);
+  }
+  // Of a kernel that is the same for all types.
+  template <class Args>
+  void Emit(ir::NodeId id, const std::string& kernel, LaunchConfig config, const Args& args) const {
     static_assert(std::is_trivially_copyable_v<Args>);
-    Launch launch{
-        .node = id, .kernel = kernel + Suffix(type), .config = config, .args = {}, .library = {}};
+    Launch launch{.node = id, .kernel = kernel, .config = config, .args = {}, .library = {}};
     launch.args.resize(sizeof(Args));
     std::memcpy(launch.args.data(), &args, sizeof(Args));
     launches.push_back(std::move(launch));

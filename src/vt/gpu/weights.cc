@@ -12,7 +12,7 @@ namespace vt::gpu {
 PackedRows PackedRows::Vector(const WeightView& src) {
   PackedRows p = Matrix(src, ir::DType::kF32);
   p.pitch_ = src.columns;
-  p.row_bytes = src.columns * 4;
+  p.row_bytes = p.planes_[0].row_bytes = src.columns * 4;
   return p;
 }
 
@@ -23,11 +23,36 @@ PackedRows PackedRows::Matrix(const WeightView& src, ir::DType value_type) {
   p.rows = src.rows;
   p.columns_ = src.columns;
   p.pitch_ = PitchOf(src.columns);
-  p.row_bytes = p.pitch_ * ir::Info(value_type).bytes;
+  p.row_bytes = p.planes_[0].row_bytes = p.pitch_ * ir::Info(value_type).bytes;
   return p;
 }
 
+PackedRows PackedRows::Quantised(const WeightView& src) {
+  PackedRows p;
+  p.src_ = src;
+  p.type_ = src.format;
+  p.rows = src.rows;
+  p.columns_ = src.columns;
+  p.planes_ = QuantLayout::Of(*QuantFormatOf(src.format), src.rows, src.columns).planes;
+  p.plane_count_ = p.planes_.size();
+  for (const Plane& plane : p.planes_) p.row_bytes += plane.row_bytes;
+  return p;
+}
+
+void PackedRows::WriteQuantised(int64_t begin, int64_t count, std::byte* out) const {
+  std::array<std::byte*, 4> to;
+  for (size_t i = 0; i < 4; ++i) {
+    to[i] = out;
+    out += count * planes_[i].row_bytes;
+  }
+  for (int64_t r = begin; r < begin + count; ++r) {
+    RepackQuantRow(src_, r, to);
+    for (size_t i = 0; i < 4; ++i) to[i] += planes_[i].row_bytes;
+  }
+}
+
 void PackedRows::Write(int64_t begin, int64_t count, std::byte* out) const {
+  if (plane_count_ > 1) return WriteQuantised(begin, count, out);
   const int64_t source_bytes = ir::Bytes(src_.format, columns_);
   const int64_t bytes = columns_ * ir::Info(type_).bytes;
   const std::byte* from = src_.data + begin * source_bytes;

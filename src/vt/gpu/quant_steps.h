@@ -1,0 +1,31 @@
+// Launches of nodes with quantised matrices or activations.
+#pragma once
+
+#include <vector>
+
+#include "vt/gpu/args_rows.h"
+#include "vt/gpu/context.h"
+
+namespace vt::gpu {
+
+// Held as stored, in the layout of quant_layout.h.
+bool IsQuantMatrix(const ir::Value& v);
+
+// What such a linear has: x, weights and biases one after the other in the output's columns.
+struct QuantLinear {
+  ir::ValueId x = ir::kNone, residual = ir::kNone, out = ir::kNone;
+  std::vector<ir::ValueId> weights, biases;
+  RowFn act = RowFn::kNone;  // of an act_mul of two weights of one format
+};
+
+// quantize, and what is fused before it.
+void CompileQuantize(const Context& c, ir::NodeId id);
+// embed.
+void CompileQuantEmbed(const Context& c, ir::NodeId id);
+// Of x in int8 blocks.
+void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l);
+// One of its weights beside x of the device's values; `column` of the output is its first.
+void CompileQuantTile(const Context& c, ir::NodeId id, const QuantLinear& l, size_t weight,
+                      int32_t column);
+
+}  // namespace vt::gpu
