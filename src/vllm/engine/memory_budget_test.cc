@@ -75,6 +75,71 @@ TEST(FitKvCache, AModelThatAloneIsTooLargeIsRefused) {
   EXPECT_NE(fit.error().message.find("not even one block"), std::string::npos);
 }
 
+TEST(FitKvCache, SnapshotsTakeAQuarterOfWhatIsLeftBesideTheStatesOfThoseThatRun) {
+  MemoryBudget b = Small();
+  b.state = 20;  // of eight: 440 are left
+  b.snapshots = -1;
+  auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->snapshots, 5);  // 440 / 4 / 20
+  EXPECT_EQ(fit->blocks, 34);    // (440 - 5 * 20) / 10
+  b.snapshots = 0;
+  EXPECT_EQ(FitKvCache(b)->blocks, 44);
+  b.snapshots = 7;
+  fit = FitKvCache(b);
+  EXPECT_EQ(fit->snapshots, 7);
+  EXPECT_EQ(fit->blocks, 30);
+}
+
+TEST(FitKvCache, AFewSnapshotsGoBeforeBlocksButNotBeforeOneRequests) {
+  MemoryBudget b = Small();
+  b.state = 35;  // 320 are left, of which one request needs 250
+  b.snapshots = -1;
+  const auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->snapshots, 2);
+  EXPECT_EQ(fit->blocks, 25);
+}
+
+TEST(FitKvCache, SnapshotsStandBesideACacheThatWasAskedFor) {
+  MemoryBudget b = Small();
+  b.state = 20;
+  b.snapshots = -1;
+  b.kv_asked = 300;
+  auto fit = FitKvCache(b);
+  EXPECT_EQ(fit->blocks, 30);
+  EXPECT_EQ(fit->snapshots, 5);  // 300 / 3 / 20
+  b.kv_asked = 400;
+  fit = FitKvCache(b);
+  EXPECT_EQ(fit->blocks, 40);
+  EXPECT_EQ(fit->snapshots, 2);  // 440 - 400
+}
+
+TEST(FitKvCache, StatesThatDoNotFitAreRefusedWithHowManyWould) {
+  MemoryBudget b = Small();
+  b.state = 60;
+  b.length_asked = true;
+  const auto fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  // With six: 200 + 60 + 6 * (60 + 5) + 250 = 900.
+  for (const char* part :
+       {"480 B of recurrent state (8 slots of 60 B)", "at most 6 requests", "1.01 KiB in all"}) {
+    EXPECT_NE(fit.error().message.find(part), std::string::npos) << part << fit.error().message;
+  }
+  b.max_num_seqs = 6;
+  b.slots = 30;
+  EXPECT_TRUE(FitKvCache(b).ok());
+}
+
+TEST(FitSequences, LeavesThreeQuartersToTheCache) {
+  MemoryBudget b = Small();
+  EXPECT_EQ(FitSequences(b, 64), 64);
+  b.state = 20;
+  EXPECT_EQ(FitSequences(b, 64), 8);  // (900 - 200) / 4 / 20
+  b.state = 1000;
+  EXPECT_EQ(FitSequences(b, 64), 1);
+}
+
 TEST(FitKvCache, WhatWasAskedForMustBeFree) {
   MemoryBudget b = Small();
   b.kv_asked = 701;
