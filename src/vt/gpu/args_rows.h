@@ -47,7 +47,14 @@ enum class RowFn : int32_t {
   kScale,    // x * p + q
   kSoftCap,  // tanh(x * p) * q
 };
-enum class RowBinary : int32_t { kNone, kAdd, kSub, kMul, kDiv };
+enum class RowBinary : int32_t {
+  kNone,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMulRow
+};  // kMulRow: b has one value a row
 
 // y = fn(x), then with b. An index picks the row of x; a row outside [0, index_rows) is zeros.
 struct RowsMapArgs {

@@ -145,10 +145,13 @@ void CompileRows(const Context& c, ir::NodeId id);       // rows_steps.cc
 void CompileLinear(const Context& c, ir::NodeId id);     // linear_steps.cc
 void CompileAttention(const Context& c, ir::NodeId id);  // attention_steps.cc
 void CompileChoice(const Context& c, ir::NodeId id);     // choice_steps.cc
+void CompileRecurrent(const Context& c, ir::NodeId id);  // recurrent_steps.cc
 
 bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d);
 bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                       const DeviceFacts& d);
+bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
 
 // Once a step, before its first node: what attention and the sampler share (work lists, counters).

@@ -80,6 +80,9 @@ GPU_FN void ApplyBinary(RowBinary op, float (&v)[N], const float (&b)[N]) {
       case RowBinary::kDiv:
         v[j] = v[j] / b[j];
         break;
+      case RowBinary::kMulRow:
+        v[j] = v[j] * b[0];
+        break;
     }
   }
 }
@@ -99,7 +102,11 @@ GPU_FN void MapRows(const RowsMapArgs& a) {
   const bool exists = a.index == nullptr || (from >= 0 && from < a.index_rows);
   float v[kN] = {}, b[kN] = {};
   if (exists) RowRefOf<T, kPlain>(a.x, from).load(at, n, v);
-  if (a.binary != RowBinary::kNone) RowRefOf<T, kPlain>(a.b, place.row).load(at, n, b);
+  if (a.binary == RowBinary::kMulRow) {
+    b[0] = RowRefOf<T, false>(a.b, place.row).value(0);
+  } else if (a.binary != RowBinary::kNone) {
+    RowRefOf<T, kPlain>(a.b, place.row).load(at, n, b);
+  }
   ApplyFn(a.fn, a.p, a.q, v);
   if (a.binary != RowBinary::kNone) ApplyBinary(a.binary, v, b);
   RowRefOf<T, kPlain>(a.y, place.row).store(at, n, v);

@@ -1,0 +1,14 @@
+#include "vt/gpu/tiles/recurrent_net.h"
+
+GPU_KERNEL(causal_conv_bf16, vt::gpu::ConvArgs, vt::gpu::kConvThreads) {
+  vt::gpu::ConvRows<gpu::bf16>(args);
+}
+GPU_KERNEL(gated_delta_d128_bf16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
+  vt::gpu::DeltaRows<gpu::bf16, 128>(args);
+}
+GPU_KERNEL(gated_delta_d256_bf16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
+  vt::gpu::DeltaRows<gpu::bf16, 256>(args);
+}
+GPU_KERNEL(delta_net_d128_bf16, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
+  vt::gpu::DeltaNet<gpu::bf16, 128>(args);
+}

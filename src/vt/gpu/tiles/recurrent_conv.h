@@ -1,0 +1,84 @@
+// A depthwise filter along each request's tokens. Blocks of the first kind have a request's first
+// kConvTokens tokens, which alone may need its kept rows, and replace these; the others have pieces
+// of the step's tokens, of which they leave those out.
+#pragma once
+
+#include "vt/gpu/args_recurrent.h"
+#include "vt/gpu/tiles/common.h"
+
+namespace vt::gpu {
+
+GPU_FN const float* SlotToRead(const RecurrentState& s, int request) {
+  const int slot = s.read[request];
+  return slot >= 0 && slot < s.slots ? s.data + slot * s.slot_floats : nullptr;
+}
+GPU_FN float* SlotToWrite(const RecurrentState& s, int request) {
+  const int slot = s.write[request];
+  return slot >= 0 && slot < s.slots ? s.data + slot * s.slot_floats : nullptr;
+}
+
+// The request of a token of the step: the last that begins at or before it.
+GPU_FN int RequestOf(const int32_t* query_start, int requests, int token) {
+  int low = 0, high = requests - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (query_start[middle] <= token) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// Row `at` of a request, whose rows below 0 are those kept from before.
+template <class T>
+GPU_FN float ConvRow(const ConvArgs& a, const float* kept, int first, int at, int channel) {
+  if (at >= 0) return ::gpu::to_float(RowOf<T>(a.x, first + at)[channel]);
+  const int row = a.width - 1 + at;
+  return kept != nullptr && row >= 0 ? kept[row * a.channels + channel] : 0.0f;
+}
+
+template <class T>
+GPU_FN float ConvSum(const ConvArgs& a, const float* kept, int first, int at, int channel) {
+  float sum = 0;
+  for (int j = 0; j < a.width; ++j)
+    sum += a.w[channel * a.width + j] * ConvRow<T>(a, kept, first, at - (a.width - 1) + j, channel);
+  return sum;
+}
+
+template <class T>
+GPU_FN void ConvRows(const ConvArgs& a) {
+  const int channel = ::gpu::block() * ::gpu::threads() + ::gpu::thread();
+  const int requests = a.header->requests, tokens = a.header->tokens;
+  ::gpu::launch_dependents();
+  ::gpu::wait_predecessor();
+  if (channel >= a.channels) return;
+  if (::gpu::block_y() >= a.most_requests) {
+    const int from = (::gpu::block_y() - a.most_requests) * kConvTokens;
+    for (int t = from; t < ::gpu::min(from + kConvTokens, tokens); ++t) {
+      const int first = a.state.query_start[RequestOf(a.state.query_start, requests, t)];
+      if (t - first < kConvTokens) continue;
+      RowOf<T>(a.y, t)[channel] =
+          ::gpu::from_float<T>(ConvSum<T>(a, nullptr, first, t - first, channel));
+    }
+    return;
+  }
+  const int request = ::gpu::block_y();
+  if (request >= requests) return;
+  const int first = a.state.query_start[request];
+  const int count = ::gpu::min(a.state.query_start[request + 1], tokens) - first;
+  const float* kept = SlotToRead(a.state, request);
+  for (int t = 0; t < ::gpu::min(count, kConvTokens); ++t) {
+    RowOf<T>(a.y, first + t)[channel] =
+        ::gpu::from_float<T>(ConvSum<T>(a, kept, first, t, channel));
+  }
+  // Oldest first: what it reads of the same slot lies further on.
+  float* next = SlotToWrite(a.state, request);
+  if (next == nullptr) return;
+  for (int j = 0; j < a.width - 1; ++j) {
+    next[j * a.channels + channel] = ConvRow<T>(a, kept, first, count - (a.width - 1) + j, channel);
+  }
+}
+
+}  // namespace vt::gpu
