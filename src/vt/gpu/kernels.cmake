@@ -10,6 +10,9 @@ set(gpu_kernel_files
   choice.cu
   choice_logprobs.cu
   choice_sample.cu
+  recurrent_bf16.cu
+  recurrent_f16.cu
+  recurrent_f32.cu
   rows_map.cu
   rows_norm.cu
   rows_rope.cu
