@@ -40,7 +40,7 @@ ValueId GatedDeltaNet(Builder& b, const weights::Config& c, const std::string& p
   const weights::DeltaNet& d = c.delta;
   const int64_t width = d.v_heads * d.v_dim;
   const ValueId qkv = b.Linear(h, p + "in_proj_qkv", d.channels());
-  const ValueId z = b.Linear(h, p + "in_proj_z", width);
+  const ValueId z = b.Heads(b.Linear(h, p + "in_proj_z", width), d.v_heads, d.v_dim);
   const ValueId beta = b.Linear(h, p + "in_proj_b", d.v_heads);
   const ValueId alpha = b.Linear(h, p + "in_proj_a", d.v_heads);
   const ValueId y = b.GatedDeltaNet(
@@ -53,8 +53,8 @@ ValueId GatedDeltaNet(Builder& b, const weights::Config& c, const std::string& p
        .tiled = d.tiled},
       d.conv_width, {p + "conv1d.weight", p + (d.log_a ? "A_log" : "A"), p + "dt_bias"},
       p.substr(0, p.size() - 1));
-  const ValueId gate = b.Heads(b.Act(z, Activation::kSilu), d.v_heads, d.v_dim);
-  const ValueId gated = b.Mul(b.RmsNorm(y, p + "norm.weight", c.rms_norm_eps), gate);
+  const ValueId gated =
+      b.Mul(b.RmsNorm(y, p + "norm.weight", c.rms_norm_eps), b.Act(z, Activation::kSilu));
   const ValueId flat = b.Emit(vt::ir::Op::kReshape, p + "join_heads", {gated},
                               {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(width)}}});
   return b.Linear(flat, p + "out_proj", c.hidden_size);

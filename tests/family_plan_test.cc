@@ -1,0 +1,100 @@
+// Every family's plan for a device that has all fused ops: what a step launches, on no device.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "model_golden.h"
+#include "vllm/models/registry.h"
+#include "vllm/weights/checkpoint.h"
+#include "vt/ir/builder.h"
+#include "vt/ir/passes.h"
+
+namespace vllm::testing {
+namespace {
+
+using vt::ir::DType;
+using vt::ir::Graph;
+using vt::ir::Node;
+using vt::ir::Op;
+
+// Has every kernel, and wants int8 blocks beside quantised weights.
+class AnyTarget : public vt::ir::Target {
+ public:
+  std::string TargetName() const override { return "any"; }
+  bool Supports(const Graph&, const Node&, const vt::ir::Bucket&) const override { return true; }
+  int64_t Launches(const vt::ir::Plan& plan) const override { return CountComputed(plan); }
+  DType ValueType() const override { return DType::kF32; }
+  DType ActivationFormat(DType weight, const vt::ir::Bucket&) const override {
+    return vt::ir::IsQuantised(weight) ? DType::kQ8_A32 : DType::kF32;
+  }
+  vt::ir::WeightLayout LayoutFor(DType format, int64_t rows, int64_t columns,
+                                 vt::ir::WeightUse) const override {
+    return {"row", rows * vt::ir::Bytes(format, columns)};
+  }
+  std::string PickKernel(const Graph&, const Node& node, const vt::ir::Bucket&) const override {
+    return std::string(vt::ir::Name(node.op));
+  }
+  vt::ir::Rates MachineRates() const override { return {}; }
+};
+
+class FamilyPlanTest : public ::testing::TestWithParam<std::string> {};
+
+std::map<Op, int64_t> Count(const Graph& g) {
+  std::map<Op, int64_t> count;
+  for (const Node& n : g.nodes) ++count[n.op];
+  return count;
+}
+
+TEST_P(FamilyPlanTest, FusesItsSpecialLayersAndQuantisesNoValueTwice) {
+  const ModelGolden golden = LoadGolden(GetParam());
+  // Stored weights of a GGUF; of safetensors a mix that quantises rows of 32 values.
+  const bool gguf = golden.path.ends_with(".gguf");
+  const auto checkpoint =
+      weights::Checkpoint::Open(golden.path, {.dummy = !gguf, .quantization = gguf ? "" : "Q8_0"});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  const weights::Config& c = (*checkpoint)->config();
+  const auto build = models::FindFamily(c.family);
+  ASSERT_TRUE(build.ok()) << build.error().message;
+  vt::ir::Builder builder(
+      c.family,
+      [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
+        const weights::TensorInfo* info = (*checkpoint)->Find(name);
+        if (info == nullptr) return std::nullopt;
+        return vt::ir::WeightInfo{info->shape.size() < 2 ? DType::kF32 : info->dtype, info->shape};
+      },
+      {.max_model_len = 64});
+  const vt::ir::ValueId logits = (*build)(builder, {c, 64});
+  const auto graph = builder.Finish({logits});
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+
+  const Graph plan = Lower(*graph, AnyTarget(), {1, 1, 1}).graph;
+  ASSERT_TRUE(Verify(plan)) << Verify(plan).error().message;
+  int64_t linear = 0, sparse = 0;
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    linear += c.IsLinear(layer) ? 1 : 0;
+    sparse += c.IsSparse(layer) ? 1 : 0;
+  }
+  std::map<Op, int64_t> count = Count(plan);
+  EXPECT_EQ(count[Op::kGatedDeltaNet], linear) << Dump(plan);
+  EXPECT_EQ(count[Op::kGroupedLinearActMul], sparse) << Dump(plan);
+  EXPECT_EQ(count[Op::kGroupedLinearSum], sparse) << Dump(plan);
+  EXPECT_EQ(count[Op::kRouter], sparse);
+  for (const Op alone : {Op::kCausalConv, Op::kGatedDelta, Op::kGroupedLinear, Op::kExpertSum})
+    EXPECT_EQ(count[alone], 0) << vt::ir::Name(alone) << " is not fused:\n" << Dump(plan);
+
+  // A value's quantised form has one producer: a node that quantises, alone or at the end of
+  // others.
+  std::map<vt::ir::ValueId, std::string> quantised;
+  for (const Node& n : plan.nodes) {
+    if (n.op != Op::kQuantize) continue;
+    const auto [it, fresh] = quantised.emplace(n.inputs[0], n.name);
+    EXPECT_TRUE(fresh) << n.name << " quantises what " << it->second << " has quantised";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, FamilyPlanTest, ::testing::ValuesIn(GoldenNames()),
+                         [](const auto& param) { return param.param; });
+
+}  // namespace
+}  // namespace vllm::testing
