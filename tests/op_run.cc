@@ -559,7 +559,8 @@ double CaseRun::Error(const Value& v, const Tensor& got, const Tensor& want, con
       if (std::isfinite(want.f[i]))
         scale = std::max(scale, static_cast<double>(std::fabs(want.f[i])));
       const double e = std::fabs(static_cast<double>(got.f[i]) - want.f[i]);
-      if (got.f[i] == want.f[i]) continue;  // infinities too
+      if (got.f[i] == want.f[i]) continue;                          // infinities too
+      if (std::isnan(got.f[i]) && std::isnan(want.f[i])) continue;  // as it should be
       error = std::isnan(e) ? INFINITY : std::max(error, e);
     }
     worst = std::max(worst, error / scale);
