@@ -13,6 +13,8 @@ function(vllm_room name)
 endfunction()
 
 set(VLLM_OUTER_FLAGS "" CACHE STRING "Compiler flags of programs and tests, after all others")
+# Tests spend their time in what they test.
+set(VLLM_TEST_FLAGS "-O1" CACHE STRING "Compiler flags of tests, before VLLM_OUTER_FLAGS")
 set(VLLM_TEST_SHARDS "" CACHE STRING
   "Runs each test program in this many parts instead of a process a case: for builds whose programs start slowly")
 
@@ -23,7 +25,7 @@ function(vllm_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
   target_compile_definitions(${name} PRIVATE VLLM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" VLLM_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  target_compile_options(${name} PRIVATE ${VLLM_OUTER_FLAGS})
+  target_compile_options(${name} PRIVATE ${VLLM_TEST_FLAGS} ${VLLM_OUTER_FLAGS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   if(VLLM_TEST_SHARDS)
     foreach(shard RANGE 1 ${VLLM_TEST_SHARDS})
