@@ -19,8 +19,9 @@ enum class QuantFormat : int32_t {
   kQ6_K,
   kIQ4_NL,
   kIQ4_XS,
+  kPlain,  // values of the device's type, for tiles alone: rows in the low plane
 };
-inline constexpr int kQuantFormats = 12;
+inline constexpr int kQuantFormats = 12;  // of blocks
 
 // A row is blocks of 32 values, eight of them a superblock in formats that have those. Its bits
 // stand in up to four planes, each of them [rows] of a row's blocks one after the other:
@@ -164,7 +165,7 @@ struct QuantTileArgs {
   Rows x, out, residual;  // residual.base: nullptr for none; of x's type
   QuantSegment segment;
   Count count;
-  int32_t blocks = 0;  // of 32 values a row
+  int32_t k = 0, blocks = 0;  // blocks of 32 values a row of weights
   int32_t out_f32 = 0;
   int32_t packed = 0;  // rows of x can be read by 16 bytes
 };
@@ -174,7 +175,7 @@ struct QuantTileShape {
 };
 inline constexpr int kQuantStep = 64;  // values of k at once
 inline constexpr QuantTileShape kQuantTileFew = {16, 64, 4, 2}, kQuantTileSome = {64, 64, 4, 2},
-                                kQuantTileMany = {128, 128, 8, 1}, kQuantTile4 = {64, 64, 4, 1};
+                                kQuantTileMany = {128, 64, 8, 2}, kQuantTile4 = {64, 64, 4, 1};
 
 // Where every row of out has a matrix of its own: see QuantExpertArgs. Rows are dealt to tiles of
 // one expert each on the device: `order` has rows of out, expert by expert, and tile t the `count`

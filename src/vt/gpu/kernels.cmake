@@ -24,7 +24,12 @@ set(gpu_kernel_files
   linear_tile_bf16.cu
   linear_tile_f16.cu
   linear_tile_f32.cu
+  experts.cu
   quant_expand.cu
+  quant_experts.cu
+  quant_expert_tile_bf16.cu
+  quant_expert_tile_f16.cu
+  quant_expert_tile_f32.cu
   quant_gemv.cu
   quant_gemv_more.cu
   quant_tile_bf16.cu

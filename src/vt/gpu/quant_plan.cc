@@ -34,6 +34,37 @@ QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks,
   return plan;
 }
 
+QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int64_t chosen,
+                               const DeviceFacts& device) {
+  QuantGemvPlan plan = PlanQuantGemv(1, rows * units, blocks, device);
+  const int64_t waves = int64_t{plan.parts} * plan.groups;
+  if (chosen > 0) {
+    plan.parts =
+        static_cast<int>(std::min<int64_t>(chosen, kQuantGemvThreads / device.properties.wave));
+    plan.groups = static_cast<int>(std::max<int64_t>(1, waves / plan.parts));
+  }
+  plan.shared_bytes = plan.parts * plan.groups * kQuantUnit * int64_t{sizeof(float)};
+  return plan;
+}
+
+namespace {
+
+QuantTilePlan WithShared(QuantTilePlan plan, int64_t value_bytes) {
+  const QuantTileShape& s = plan.shape;
+  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (kQuantStep * value_bytes + 16);
+  return plan;
+}
+
+}  // namespace
+
+QuantTilePlan PlanQuantExpertTile(int64_t rows, int64_t experts, const DeviceFacts& device) {
+  const int64_t bytes = ir::Info(device.value_type).bytes;
+  if (bytes == 4) return WithShared({kQuantTile4, "quant_expert_tile", 0}, bytes);
+  // As many as an expert has on average should fill a good part of a tile.
+  if (rows < 24 * experts) return WithShared({kQuantTileFew, "quant_expert_tile_few", 0}, bytes);
+  return WithShared({kQuantTileSome, "quant_expert_tile_some", 0}, bytes);
+}
+
 QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device) {
   const int64_t bytes = ir::Info(device.value_type).bytes;
   QuantTilePlan plan = {kQuantTile4, "quant_tile", 0};
@@ -46,9 +77,7 @@ QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device) {
       plan = {kQuantTileMany, "quant_tile_many", 0};
     }
   }
-  const QuantTileShape& s = plan.shape;
-  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (kQuantStep * bytes + 16);
-  return plan;
+  return WithShared(plan, bytes);
 }
 
 }  // namespace vt::gpu

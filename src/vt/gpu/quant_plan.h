@@ -21,6 +21,10 @@ struct QuantGemvPlan {
 // `rows` of x, units of all segments, blocks of 32 values a row.
 QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks, const DeviceFacts& device);
 
+// Of rows that have a matrix each; `chosen`: how many of them are summed, or 0.
+QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int64_t chosen,
+                               const DeviceFacts& device);
+
 inline int64_t QuantUnits(int64_t rows, bool act_mul) {
   return act_mul ? rows : (rows + kQuantUnit - 1) / kQuantUnit;
 }
@@ -31,5 +35,7 @@ struct QuantTilePlan {
   int64_t shared_bytes;
 };
 QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device);
+// Of tiles of one expert each.
+QuantTilePlan PlanQuantExpertTile(int64_t rows, int64_t experts, const DeviceFacts& device);
 
 }  // namespace vt::gpu

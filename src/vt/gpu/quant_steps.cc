@@ -9,12 +9,11 @@
 #include "vt/gpu/quant_plan.h"
 
 namespace vt::gpu {
-namespace {
 
 using ir::DType;
 using ir::Op;
 
-ValueType TypeOf(DType t) {
+ValueType ValueTypeOf(DType t) {
   return t == DType::kBF16  ? ValueType::kBF16
          : t == DType::kF16 ? ValueType::kF16
                             : ValueType::kF32;
@@ -43,6 +42,8 @@ QuantMatrix QuantMatrixOf(const Context& c, ir::ValueId id) {
   m.planes = QuantLayout::Of(m.format, rows, v.shape.back().At(c.bucket())).At(c.Address(id));
   return m;
 }
+
+namespace {
 
 // As many waves as k has chunks for, in whole waves of any device.
 unsigned NormThreads(int64_t k) {
@@ -123,10 +124,10 @@ void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
   a.header = c.header();
   a.x = QuantRowsOf(c, l.x);
   a.out = c.RowsOf(l.out);
-  a.out_type = TypeOf(c.value(l.out).dtype);
+  a.out_type = ValueTypeOf(c.value(l.out).dtype);
   if (l.residual != ir::kNone) {
     a.residual = c.RowsOf(l.residual);
-    a.residual_type = TypeOf(c.value(l.residual).dtype);
+    a.residual_type = ValueTypeOf(c.value(l.residual).dtype);
   }
   a.count = c.CountOf(l.x);
   a.act = l.act;
@@ -169,7 +170,8 @@ void CompileQuantTile(const Context& c, ir::NodeId id, const QuantLinear& l, siz
   a.segment.bias = l.biases.empty() ? nullptr : c.Vector(l.biases[weight]);
   a.segment.column = column;
   a.count = c.CountOf(l.x);
-  a.blocks = static_cast<int32_t>(c.value(l.x).shape.back().At(c.bucket()) / 32);
+  a.k = static_cast<int32_t>(c.value(l.x).shape.back().At(c.bucket()));
+  a.blocks = a.k / 32;
   a.out_f32 = c.value(l.out).dtype == DType::kF32 ? 1 : 0;
   a.packed = c.Aligned(l.x) ? 1 : 0;
   const int64_t rows = c.MostRows(l.x);

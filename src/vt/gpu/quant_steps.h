@@ -3,13 +3,19 @@
 
 #include <vector>
 
-#include "vt/gpu/args_rows.h"
+#include "vt/gpu/args_quant.h"
 #include "vt/gpu/context.h"
 
 namespace vt::gpu {
 
 // Held as stored, in the layout of quant_layout.h.
 bool IsQuantMatrix(const ir::Value& v);
+
+// Operands as kernels take them.
+ValueType ValueTypeOf(ir::DType t);
+View ViewOf(const Context& c, ir::ValueId id);
+QuantRows QuantRowsOf(const Context& c, ir::ValueId id);
+QuantMatrix QuantMatrixOf(const Context& c, ir::ValueId id);  // of experts: the first one
 
 // What such a linear has: x, weights and biases one after the other in the output's columns.
 struct QuantLinear {

@@ -229,6 +229,8 @@ GPU_FN void WithFormat(QuantFormat format, F f) {
       return f(QuantFormatTag<kIQ4_NL>());
     case kIQ4_XS:
       return f(QuantFormatTag<kIQ4_XS>());
+    case kPlain:
+      return;
   }
 }
 
@@ -245,14 +247,18 @@ GPU_FN void StoreValue(const Rows& rows, ValueType type, int row, int column, fl
       break;
   }
 }
-GPU_FN float LoadValue(const Rows& rows, ValueType type, int row, int column) {
+GPU_FN const void* AddressOf(const Rows& rows, ValueType type, int row, int column) {
+  if (type == ValueType::kF32) return RowOf<const float>(rows, row) + column;
+  return RowOf<const uint16_t>(rows, row) + column;
+}
+GPU_FN float LoadAt(const void* p, ValueType type) {
   switch (type) {
     case ValueType::kBF16:
-      return ::gpu::to_float(RowOf<const ::gpu::bf16>(rows, row)[column]);
+      return ::gpu::to_float(*static_cast<const ::gpu::bf16*>(p));
     case ValueType::kF16:
-      return ::gpu::to_float(RowOf<const ::gpu::f16>(rows, row)[column]);
+      return ::gpu::to_float(*static_cast<const ::gpu::f16*>(p));
     default:
-      return RowOf<const float>(rows, row)[column];
+      return *static_cast<const float*>(p);
   }
 }
 

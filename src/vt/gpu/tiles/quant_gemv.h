@@ -95,9 +95,10 @@ class QuantGemv {
     for (int m = 0; m < kTokens; ++m) rows[m] = ::gpu::min(first + m, a_.x.most_rows - 1);
     const int share = (a_.x.blocks + a_.parts - 1) / a_.parts;
     const int begin = part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
+    const Addition addition = AdditionOf(first);
     const auto wait = [&] {
       ::gpu::wait_predecessor();
-      Prefetch(first);
+      added_ = addition.value();
     };
     float y[kValues] = {};
     if (unit_ < a_.units) {
@@ -106,7 +107,7 @@ class QuantGemv {
       wait();
     }
     Keep(y);
-    Write(first, CountOf(a_.header, a_.count) - first);
+    Write<false>(first, CountOf(a_.header, a_.count) - first);
   }
 
   // See QuantExpertArgs. kTokens is 1.
@@ -116,7 +117,6 @@ class QuantGemv {
     ::gpu::wait_predecessor();
     const int row = ::gpu::block_y();
     const bool live = row < CountOf(a_.header, a_.count);
-    Prefetch(row);
     const int share = kSum ? a_.x.blocks : (a_.x.blocks + a_.parts - 1) / a_.parts;
     const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
     float y[kValues] = {};
@@ -134,7 +134,7 @@ class QuantGemv {
       for (int i = 0; i < kValues; ++i) y[i] += weight * z[i];
     }
     Keep(y);
-    Write(row, live ? 1 : 0);
+    Write<true>(row, live ? 1 : 0);
   }
 
  private:
@@ -155,18 +155,23 @@ class QuantGemv {
   GPU_FN void Multiply(int64_t moved, const int (&rows)[kTokens], int begin, int end,
                        float (&y)[kValues], Wait wait) {
     const int s = segment();
-    WithFormat(a_.segments[s].w.format, [&](auto tag) {
+    QuantPlanes planes[kQuantUnit];
+    int row[kQuantUnit];
+#pragma unroll
+    for (int r = 0; r < kQuantUnit; ++r) {
+      const QuantSegment& segment = a_.segments[act_ ? r : s];
+      planes[r] = MovedBy(segment.w.planes, moved);
+      row[r] = ::gpu::min(act_ ? unit_ : (unit_ - segment.first_unit) * kQuantUnit + r,
+                          segment.w.rows - 1);
+    }
+    // Here is the code of all formats: the kernel's arguments are not looked at.
+    WithFormat(a_.segments[s].w.format, [&, x_rows = a_.x](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
       QuantRow<kF> from[kQuantUnit];
 #pragma unroll
-      for (int r = 0; r < kQuantUnit; ++r) {
-        const QuantSegment& segment = a_.segments[act_ ? r : s];
-        const int row = act_ ? unit_ : (unit_ - segment.first_unit) * kQuantUnit + r;
-        from[r] = QuantRow<kF>(MovedBy(segment.w.planes, moved),
-                               ::gpu::min(row, segment.w.rows - 1), a_.x.blocks);
-      }
+      for (int r = 0; r < kQuantUnit; ++r) from[r] = QuantRow<kF>(planes[r], row[r], x_rows.blocks);
       const auto load = [&](int line, QuantWords(&w)[kQuantUnit]) {
-        const int b = ::gpu::min(line + ::gpu::lane(), a_.x.blocks - 1);
+        const int b = ::gpu::min(line + ::gpu::lane(), x_rows.blocks - 1);
 #pragma unroll
         for (int r = 0; r < kQuantUnit; ++r) w[r] = from[r].Load(b);
       };
@@ -180,11 +185,11 @@ class QuantGemv {
           const int at = line + d * ::gpu::kWave;
           if (at >= end) break;
           const bool valid = at + ::gpu::lane() < end;
-          const int b = ::gpu::min(at + ::gpu::lane(), a_.x.blocks - 1);
+          const int b = ::gpu::min(at + ::gpu::lane(), x_rows.blocks - 1);
           const bool more = at + kDepth * ::gpu::kWave < end;
-          const int next = ::gpu::min(b + kDepth * ::gpu::kWave, a_.x.blocks - 1);
+          const int next = ::gpu::min(b + kDepth * ::gpu::kWave, x_rows.blocks - 1);
           if constexpr (kTokens == 1) {
-            const QuantX x(a_.x, rows[0], b, valid);
+            const QuantX x(x_rows, rows[0], b, valid);
 #pragma unroll
             for (int r = 0; r < kQuantUnit; ++r) {
               int codes[8];
@@ -203,7 +208,7 @@ class QuantGemv {
             }
 #pragma unroll
             for (int m = 0; m < kTokens; ++m) {
-              const QuantX x(a_.x, rows[m], b, valid);
+              const QuantX x(x_rows, rows[m], b, valid);
 #pragma unroll
               for (int r = 0; r < kQuantUnit; ++r)
                 y[m * kQuantUnit + r] += DotOf<kF>(codes[r], scales[r], x);
@@ -244,20 +249,35 @@ class QuantGemv {
     if (unit >= a_.units || item.row >= segment.w.rows) item.row = -1;
     return item;
   }
-  GPU_FN float Added(const Item& item, int first) const {
+  // What is added to an output: where a residual is, or nullptr.
+  struct Addition {
+    float bias = 0;
+    const void* residual = nullptr;
+    ValueType type = ValueType::kF32;
+
+    GPU_FN float value() const {
+      return residual != nullptr ? bias + LoadAt(residual, type) : bias;
+    }
+  };
+  GPU_FN Addition Added(const Item& item, int first) const {
     const QuantSegment& segment = a_.segments[item.segment];
-    float v = segment.bias != nullptr ? segment.bias[item.row] : 0;
+    Addition add;
+    if (segment.bias != nullptr) add.bias = segment.bias[item.row];
+    add.type = a_.residual_type;
     if (a_.residual.base != nullptr)
-      v += LoadValue(a_.residual, a_.residual_type, first + item.token, segment.column + item.row);
-    return v;
+      add.residual =
+          AddressOf(a_.residual, add.type, first + item.token, segment.column + item.row);
+    return add;
   }
-  // What is added to this thread's first output comes while there is time.
-  GPU_FN void Prefetch(int first) {
+  // That of this thread's first output comes while there is time.
+  GPU_FN Addition AdditionOf(int first) const {
     const Item item = ItemOf(::gpu::thread());
-    if (item.row >= 0 && item.token < kTokens && first + item.token < a_.x.most_rows)
-      added_ = Added(item, first);
+    const bool exists =
+        item.row >= 0 && item.token < kTokens && first + item.token < a_.x.most_rows;
+    return exists ? Added(item, first) : Addition{};
   }
 
+  template <bool kExperts>
   GPU_FN void Write(int first, int tokens) const {
     const int outputs = ::gpu::min(tokens, kTokens) * a_.groups * (act_ ? 1 : kQuantUnit);
     for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
@@ -275,7 +295,7 @@ class QuantGemv {
         ApplyFn(a_.act, 1, 0, gate);
         v = gate[0] * sum(1);
       }
-      v += i == ::gpu::thread() ? added_ : Added(item, first);
+      v += !kExperts && i == ::gpu::thread() ? added_ : Added(item, first).value();
       StoreValue(a_.out, a_.out_type, first + item.token,
                  a_.segments[item.segment].column + item.row, v);
     }

@@ -9,7 +9,8 @@ namespace vt::gpu {
 template <class T, QuantTileShape kShape>
 class QuantTile {
  public:
-  GPU_FN explicit QuantTile(const QuantTileArgs& args) : a_(args) {}
+  GPU_FN explicit QuantTile(const QuantTileArgs& args)
+      : a_(args), steps_((args.blocks * 32 + kQuantStep - 1) / kQuantStep), blocks_(args.blocks) {}
 
   GPU_FN void Run() {
     ::gpu::launch_dependents();
@@ -26,7 +27,8 @@ class QuantTile {
     ::gpu::wait_predecessor();
     const QuantExpertTile tile = e.tiles[::gpu::block_y()];
     if (tile.count <= 0) return;
-    Begin(MovedBy(a_.segment.w.planes, tile.expert * e.expert_bytes));
+    if (tile.expert < 0) steps_ = 0;  // of nobody: zeros
+    Begin(MovedBy(a_.segment.w.planes, ::gpu::max(tile.expert, 0) * e.expert_bytes));
     const int32_t* order = e.order + tile.first;
     const int chosen = e.shared_x != 0 ? e.chosen : 1;
     Multiply(tile.count, [=](int i) { return RowPair{order[i] / chosen, order[i]}; });
@@ -72,14 +74,13 @@ class QuantTile {
 #pragma unroll
       for (int n = 0; n < kN; ++n) c_[m][n] = Mma::zero();
     }
-    const int steps = (a_.blocks * 32 + kQuantStep - 1) / kQuantStep;
     Copy(0, row);
     ::gpu::copy_commit();
     Unpack(0);
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps_; ++step) {
       ::gpu::copy_wait<0>();
       ::gpu::sync();
-      const bool more = step + 1 < steps;
+      const bool more = step + 1 < steps_;
       if (more) {
         Copy(step + 1, row);
         ::gpu::copy_commit();
@@ -104,7 +105,31 @@ class QuantTile {
     return kItems % kThreads == 0 || item.column < kShape.columns;
   }
 
+  GPU_FN bool IsPlain() const { return a_.segment.w.format == QuantFormat::kPlain; }
+  // Values as they are go to shared memory without a stay in registers.
+  GPU_FN void CopyPlain(int step) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const Item item = ItemOf(step, i);
+      if (!Exists(item)) continue;
+      const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
+      const T* from = reinterpret_cast<const T*>(planes_.low) +
+                      (static_cast<int64_t>(column) * blocks_ + item.block) * 32;
+      T* to = StageOfW(step) + item.column * kPitch + item.part * 32;
+#pragma unroll
+      for (int j = 0; j < 32; j += kCount)
+        ::gpu::copy_async(to + j,
+                          item.block < blocks_ ? static_cast<const void*>(from + j) : planes_.low,
+                          item.block < blocks_ ? 16 : 0);
+    }
+    ::gpu::copy_commit();
+  }
+
   GPU_FN void Ask(int step) {
+    if (IsPlain()) {
+      if (kShape.stages > 1) CopyPlain(step);
+      return;
+    }
     WithFormat(a_.segment.w.format, [&](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
 #pragma unroll
@@ -113,12 +138,16 @@ class QuantTile {
         if (!Exists(item)) continue;
         const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
         words_[i] =
-            QuantRow<kF>(planes_, column, a_.blocks).Load(::gpu::min(item.block, a_.blocks - 1));
+            QuantRow<kF>(planes_, column, blocks_).Load(::gpu::min(item.block, blocks_ - 1));
       }
     });
   }
 
   GPU_FN void Unpack(int step) {
+    if (IsPlain()) {
+      if (kShape.stages == 1) CopyPlain(step);
+      return;
+    }
     WithFormat(a_.segment.w.format, [&](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
 #pragma unroll
@@ -131,21 +160,20 @@ class QuantTile {
     });
   }
 
-  // Zeros past the end of k, so that it does not matter what weights stand there.
+  // Zeros past the end of k: what weights stand there must be finite alone.
   template <class F>
   GPU_FN void Copy(int step, F row_of) const {
     constexpr int kPacks = kQuantStep / kCount;
-    const int size = a_.blocks * 32;
     for (int i = ::gpu::thread(); i < kShape.rows * kPacks; i += ::gpu::threads()) {
       const int row = i / kPacks, at = i % kPacks * kCount, k = step * kQuantStep + at;
       const T* x = RowOf<const T>(a_.x, row_of(::gpu::min(row, rows_ - 1)).x);
       T* to = StageOfX(step) + row * kPitch + at;
-      const bool valid = row < rows_ && k < size;  // whole packs: k is a multiple of 32
+      const int valid = row < rows_ ? ::gpu::max(0, ::gpu::min(a_.k - k, kCount)) : 0;
       if (a_.packed != 0) {
-        ::gpu::copy_async(to, valid ? x + k : x, valid ? 16 : 0);
+        ::gpu::copy_async(to, valid > 0 ? x + k : x, valid * static_cast<int>(sizeof(T)));
       } else {
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) to[j] = valid ? x[k + j] : T{};
+        for (int j = 0; j < kCount; ++j) to[j] = j < valid ? x[k + j] : T{};
       }
     }
   }
@@ -194,6 +222,8 @@ class QuantTile {
   }
 
   const QuantTileArgs& a_;
+  int steps_;
+  const int blocks_;
   QuantPlanes planes_;
   int rows_ = 0, columns_ = 0;  // from the block's first on
   QuantWords words_[kMine];

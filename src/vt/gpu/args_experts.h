@@ -1,0 +1,46 @@
+// What the kernels around experts are told: who is chosen, the order in which many rows are taken,
+// and the sum at the end. Their matrices: args_quant.h.
+#pragma once
+
+#include "vt/gpu/args_quant.h"
+
+namespace vt::gpu {
+
+// The experts of a token and their weights (ir::RouterAttrs). A wave a token.
+struct RouterArgs {
+  const Header* header = nullptr;
+  Rows logits;                  // f32
+  const float* bias = nullptr;  // of all experts, or none
+  Count count;
+  float* weights = nullptr;  // [tokens][chosen]
+  int32_t* ids = nullptr;
+  int32_t experts = 1, chosen = 1, groups = 1, top_groups = 1;
+  int32_t sigmoid = 0, normalise = 0;
+  float scale = 1;
+};
+// Two floats an expert and one a group, of shared memory.
+inline constexpr int kMostExperts = 1024;
+
+// Rows of a grouped linear by expert: tiles of at most `rows` of them, `order` tells which. Rows
+// whose id is no expert's stand in tiles of expert -1, behind the others. A block does it all.
+struct ExpertSortArgs {
+  const Header* header = nullptr;
+  const int32_t* ids = nullptr;
+  Count count;  // of rows
+  int32_t experts = 1, rows = 1, most_tiles = 1;
+  QuantExpertTile* tiles = nullptr;
+  int32_t* order = nullptr;
+};
+inline constexpr int kExpertSortThreads = 1024;
+
+// y[t] = the sum over j of weights[t][j] x[t][j].
+struct ExpertSumArgs {
+  const Header* header = nullptr;
+  View x, y;
+  const float* weights = nullptr;
+  Count count;
+  int32_t chosen = 1, width = 0;
+};
+inline constexpr int kExpertSumThreads = 128;
+
+}  // namespace vt::gpu

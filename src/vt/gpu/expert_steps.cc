@@ -1,0 +1,281 @@
+// Nodes of experts: their choice, their matrices, their sum.
+#include "vt/gpu/expert_steps.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "vt/gpu/args_experts.h"
+#include "vt/gpu/quant_layout.h"
+#include "vt/gpu/quant_plan.h"
+#include "vt/gpu/quant_steps.h"
+
+namespace vt::gpu {
+namespace {
+
+using ir::DType;
+using ir::Op;
+
+// What the three forms of a grouped linear have in common.
+struct Grouped {
+  ir::ValueId x = ir::kNone, ids = ir::kNone, weights = ir::kNone, out = ir::kNone;
+  std::vector<ir::ValueId> matrices;
+  RowFn act = RowFn::kNone;
+};
+
+Grouped Read(const ir::Node& n) {
+  Grouped l;
+  l.x = n.inputs[0];
+  l.ids = n.inputs[1];
+  l.out = n.outputs[0];
+  size_t first = 2;
+  if (n.op == Op::kGroupedLinearSum) l.weights = n.inputs[first++];
+  l.matrices.assign(n.inputs.begin() + static_cast<int64_t>(first), n.inputs.end());
+  if (n.op == Op::kGroupedLinearActMul) {
+    const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
+    l.act = static_cast<RowFn>(static_cast<int>(parts[3].as<ir::UnaryAttrs>().fn) + 1);
+  }
+  return l;
+}
+
+// Rows of x and experts, of the bucket.
+struct GroupedShape {
+  int64_t tokens = 1, chosen = 1, experts = 1, k = 0;
+  int64_t pairs() const { return tokens * chosen; }
+};
+GroupedShape ShapeOf(const ir::Graph& g, const Grouped& l, const ir::Bucket& b) {
+  const ir::Shape& ids = g.value(l.ids).shape;
+  return {ids[0].At(b), ids[1].At(b), g.value(l.matrices[0]).shape[0].At(b),
+          g.value(l.x).shape.back().At(b)};
+}
+
+// The rows of the step by expert, in the workspace.
+struct Tiles {
+  QuantTilePlan plan;
+  int64_t most = 0;         // tiles
+  int64_t order_bytes = 0;  // before them
+  int64_t bytes() const { return order_bytes + most * int64_t{sizeof(QuantExpertTile)}; }
+};
+Tiles TilesOf(const GroupedShape& s, const DeviceFacts& d) {
+  Tiles t;
+  t.plan = PlanQuantExpertTile(s.pairs(), s.experts, d);
+  // Each expert may have one that is not full.
+  t.most = std::min(s.pairs(), s.pairs() / t.plan.shape.rows + s.experts + 1);
+  t.order_bytes = (s.pairs() * 4 + 15) / 16 * 16;
+  return t;
+}
+
+int64_t ExpertBytes(const Context& c, ir::ValueId matrix) {
+  const ir::Value& v = c.value(matrix);
+  const int64_t rows = v.shape[1].At(c.bucket()), k = v.shape[2].At(c.bucket());
+  if (const auto format = QuantFormatOf(v.dtype)) return QuantLayout::Of(*format, rows, k).bytes;
+  return rows * PitchOf(k) * ir::Info(c.device.value_type).bytes;
+}
+
+class Compiler {
+ public:
+  Compiler(const Context& c, ir::NodeId id)
+      : c_(c), id_(id), l_(Read(c.node(id))), s_(ShapeOf(c.plan.graph, l_, c.bucket())) {}
+
+  void Run() {
+    if (c_.value(l_.x).dtype == DType::kQ8_A32) return Gemv();
+    Sort();
+    int32_t column = 0;
+    for (const ir::ValueId w : l_.matrices) {
+      Tile(w, column);
+      column += static_cast<int32_t>(c_.value(w).shape[1].At(c_.bucket()));
+    }
+  }
+
+ private:
+  bool SharedX() const { return c_.value(l_.x).shape.size() == 2; }
+
+  void Gemv() {
+    QuantExpertArgs a;
+    QuantGemvArgs& g = a.linear;
+    g.header = c_.header();
+    g.x = QuantRowsOf(c_, l_.x);
+    g.out = c_.RowsOf(l_.out);
+    g.out_type = ValueTypeOf(c_.value(l_.out).dtype);
+    g.count = c_.CountOf(l_.out);
+    g.act = l_.act;
+    a.ids = c_.Ints(l_.ids);
+    a.experts = static_cast<int32_t>(s_.experts);
+    a.chosen = static_cast<int32_t>(s_.chosen);
+    a.shared_x = SharedX() ? 1 : 0;
+    const bool sums = l_.weights != ir::kNone, act = l_.act != RowFn::kNone;
+    if (sums) a.weights = static_cast<const float*>(c_.Address(l_.weights));
+    const int64_t rows = sums ? s_.tokens : s_.pairs();
+    int32_t column = 0;
+    // Segments of one launch have experts of one size.
+    for (size_t i = 0; i < l_.matrices.size();) {
+      a.expert_bytes = ExpertBytes(c_, l_.matrices[i]);
+      g.segment_count = g.units = 0;
+      for (; i < l_.matrices.size() && g.segment_count < kQuantSegments &&
+             ExpertBytes(c_, l_.matrices[i]) == a.expert_bytes;
+           ++i) {
+        QuantSegment& s = g.segments[g.segment_count];
+        s.w = QuantMatrixOf(c_, l_.matrices[i]);
+        s.column = act ? 0 : column;
+        s.first_unit = act ? 0 : g.units;
+        column += s.w.rows;
+        if (!act || g.segment_count == 0)
+          g.units += static_cast<int32_t>(QuantUnits(s.w.rows, act));
+        ++g.segment_count;
+      }
+      const QuantGemvPlan plan =
+          PlanQuantExperts(rows, g.units, g.x.blocks, sums ? s_.chosen : 0, c_.device);
+      g.parts = plan.parts;
+      g.groups = plan.groups;
+      LaunchConfig config;
+      config.grid_x = static_cast<unsigned>((g.units + g.groups - 1) / g.groups);
+      config.grid_y = static_cast<unsigned>(rows);
+      config.threads = static_cast<unsigned>(plan.parts * plan.groups * c_.device.properties.wave);
+      config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
+      config.early = true;
+      c_.Emit(id_, sums ? "quant_experts_sum" : "quant_experts", config, a);
+    }
+  }
+
+  void Sort() {
+    tiles_ = TilesOf(s_, c_.device);
+    std::byte* workspace =
+        c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear;
+    sort_.header = c_.header();
+    sort_.ids = c_.Ints(l_.ids);
+    sort_.count = c_.CountOf(l_.out);
+    sort_.experts = static_cast<int32_t>(s_.experts);
+    sort_.rows = tiles_.plan.shape.rows;
+    sort_.most_tiles = static_cast<int32_t>(tiles_.most);
+    sort_.order = reinterpret_cast<int32_t*>(workspace);
+    sort_.tiles = reinterpret_cast<QuantExpertTile*>(workspace + tiles_.order_bytes);
+    LaunchConfig config;
+    config.threads = kExpertSortThreads;
+    config.shared_bytes = static_cast<unsigned>(2 * (s_.experts + 1) * 4);
+    config.early = true;
+    c_.Emit(id_, "expert_sort", config, sort_);
+  }
+
+  void Tile(ir::ValueId matrix, int32_t column) {
+    QuantExpertTileArgs a;
+    QuantTileArgs& t = a.linear;
+    t.header = c_.header();
+    t.x = c_.RowsOf(l_.x);
+    t.out = c_.RowsOf(l_.out);
+    t.k = static_cast<int32_t>(s_.k);
+    t.blocks = static_cast<int32_t>(PitchOf(s_.k) / 32);
+    t.out_f32 = c_.value(l_.out).dtype == DType::kF32 ? 1 : 0;
+    t.packed = c_.Aligned(l_.x) ? 1 : 0;
+    t.segment.column = column;
+    if (IsQuantMatrix(c_.value(matrix))) {
+      t.segment.w = QuantMatrixOf(c_, matrix);
+    } else {
+      t.segment.w.format = QuantFormat::kPlain;
+      t.segment.w.planes.low = static_cast<const char*>(c_.Address(matrix));
+      t.segment.w.rows = static_cast<int32_t>(c_.value(matrix).shape[1].At(c_.bucket()));
+    }
+    a.tiles = sort_.tiles;
+    a.order = sort_.order;
+    a.expert_bytes = ExpertBytes(c_, matrix);
+    a.chosen = static_cast<int32_t>(s_.chosen);
+    a.shared_x = SharedX() ? 1 : 0;
+    const QuantTileShape& shape = tiles_.plan.shape;
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>((t.segment.w.rows + shape.columns - 1) / shape.columns);
+    config.grid_y = static_cast<unsigned>(tiles_.most);
+    config.threads = static_cast<unsigned>(shape.waves * c_.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(tiles_.plan.shared_bytes);
+    config.early = true;
+    c_.Emit(id_, tiles_.plan.kernel, c_.device.value_type, config, a);
+  }
+
+  const Context& c_;
+  ir::NodeId id_;
+  Grouped l_;
+  GroupedShape s_;
+  Tiles tiles_ = {};
+  ExpertSortArgs sort_;
+};
+
+void CompileRouter(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  const auto& r = n.attrs.as<ir::RouterAttrs>();
+  RouterArgs a;
+  a.header = c.header();
+  a.logits = c.RowsOf(n.inputs[0]);
+  if (r.bias) a.bias = c.Vector(n.inputs[1]);
+  a.count = c.CountOf(n.inputs[0]);
+  a.weights = static_cast<float*>(c.Address(n.outputs[0]));
+  a.ids = static_cast<int32_t*>(c.Address(n.outputs[1]));
+  a.experts = a.logits.width;
+  a.chosen = static_cast<int32_t>(r.top_k);
+  a.groups = static_cast<int32_t>(r.groups);
+  a.top_groups = static_cast<int32_t>(r.top_groups);
+  a.sigmoid = r.sigmoid ? 1 : 0;
+  a.normalise = r.normalise ? 1 : 0;
+  a.scale = r.scale;
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0]));
+  config.threads = static_cast<unsigned>(c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>((2 * a.experts + a.groups) * 4);
+  config.early = true;
+  c.Emit(id, "router", config, a);
+}
+
+void CompileSum(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  ExpertSumArgs a;
+  a.header = c.header();
+  a.x = ViewOf(c, n.inputs[0]);
+  a.y = ViewOf(c, n.outputs[0]);
+  a.weights = static_cast<const float*>(c.Address(n.inputs[1]));
+  a.count = c.CountOf(n.outputs[0]);
+  a.chosen = static_cast<int32_t>(c.value(n.inputs[0]).shape[1].At(c.bucket()));
+  a.width = a.y.rows.width;
+  const int64_t threads = c.MostRows(n.outputs[0]) * a.width;
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>((threads + kExpertSumThreads - 1) / kExpertSumThreads);
+  config.threads = kExpertSumThreads;
+  config.early = true;
+  c.Emit(id, "expert_sum", c.device.value_type, config, a);
+}
+
+}  // namespace
+
+void CompileExperts(const Context& c, ir::NodeId id) {
+  switch (c.node(id).op) {
+    case Op::kRouter:
+      return CompileRouter(c, id);
+    case Op::kExpertSum:
+      return CompileSum(c, id);
+    default:
+      return Compiler(c, id).Run();
+  }
+}
+
+bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d) {
+  const auto type = [&](size_t i) { return g.value(n.inputs[i]).dtype; };
+  if (n.op == Op::kRouter)
+    return type(0) == DType::kF32 && g.value(n.inputs[0]).shape.back().count <= kMostExperts;
+  if (n.op == Op::kExpertSum)
+    return type(1) == DType::kF32 && (type(0) == DType::kF32 || type(0) == d.value_type);
+  const Grouped l = Read(n);
+  const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
+  if (g.value(l.x).dtype == DType::kQ8_A32) {
+    if (!std::all_of(l.matrices.begin(), l.matrices.end(), quantised)) return false;
+    if (l.weights != ir::kNone) return g.value(l.weights).dtype == DType::kF32;
+    // A wave of an act_mul has rows of both weights.
+    return l.act == RowFn::kNone || g.value(l.matrices[0]).dtype == g.value(l.matrices[1]).dtype;
+  }
+  return n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type;
+}
+
+int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
+  int64_t bytes = 0;
+  for (const ir::Node& n : g.nodes) {
+    if (n.op != Op::kGroupedLinear || g.value(n.inputs[0]).dtype == DType::kQ8_A32) continue;
+    bytes = std::max(bytes, TilesOf(ShapeOf(g, Read(n), b), d).bytes());
+  }
+  return bytes;
+}
+
+}  // namespace vt::gpu

@@ -1,0 +1,13 @@
+// Launches of the nodes of experts: router, grouped linears, their sum.
+#pragma once
+
+#include "vt/gpu/context.h"
+
+namespace vt::gpu {
+
+void CompileExperts(const Context& c, ir::NodeId id);
+bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d);
+// Shares the part of linears.
+int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
+
+}  // namespace vt::gpu

@@ -1,0 +1,12 @@
+#include "vt/gpu/tiles/quant_tile.h"
+
+namespace vt::gpu {
+
+GPU_KERNEL(quant_expert_tile_few_f16, QuantExpertTileArgs, kQuantTileFew.waves* ::gpu::kWave) {
+  QuantTile<::gpu::f16, kQuantTileFew>(args.linear).RunExperts(args);
+}
+GPU_KERNEL(quant_expert_tile_some_f16, QuantExpertTileArgs, kQuantTileSome.waves* ::gpu::kWave) {
+  QuantTile<::gpu::f16, kQuantTileSome>(args.linear).RunExperts(args);
+}
+
+}  // namespace vt::gpu

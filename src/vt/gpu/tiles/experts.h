@@ -1,0 +1,182 @@
+// Around the experts' matrices: the router's choice, the order of rows, the weighted sum.
+#pragma once
+
+#include "vt/gpu/args_experts.h"
+#include "vt/gpu/tiles/rows.h"
+
+namespace vt::gpu {
+
+// Better: larger, then of the lower index. NaN counts as -infinity does.
+struct Choice {
+  float value;
+  int index;
+};
+GPU_FN bool Better(const Choice& a, const Choice& b) {
+  return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+
+// A wave; scores and ranks of all experts in shared memory, lane l has experts l, l + kWave, ..
+class RouterTile {
+ public:
+  GPU_FN explicit RouterTile(const RouterArgs& args)
+      : a_(args),
+        scores_(reinterpret_cast<float*>(::gpu::shared())),
+        ranks_(scores_ + args.experts),
+        groups_(ranks_ + args.experts) {}
+
+  GPU_FN void Run() {
+    ::gpu::launch_dependents();
+    ::gpu::wait_predecessor();
+    const int token = ::gpu::block();
+    if (token >= CountOf(a_.header, a_.count)) return;
+    Score(RowOf<const float>(a_.logits, token));
+    ::gpu::sync_wave();
+    if (a_.groups > 1) KeepBestGroups();
+    Choose(token);
+  }
+
+ private:
+  template <class F>
+  GPU_FN void ForMine(F f) const {
+    for (int e = ::gpu::lane(); e < a_.experts; e += ::gpu::kWave) f(e);
+  }
+  GPU_FN static float Lowest() { return -::gpu::float_of(0x7f800000); }
+  GPU_FN static float NumberOf(float v) { return v == v ? v : Lowest(); }
+
+  GPU_FN void Score(const float* logits) {
+    float high = Lowest(), sum = 0;
+    if (a_.sigmoid == 0) {
+      ForMine([&](int e) { high = ::gpu::max(high, NumberOf(logits[e])); });
+      high = ::gpu::wave_max(high);
+      // No logit to go by: all scores are 0.
+      const bool finite = high > Lowest() && high < -Lowest();
+      ForMine([&](int e) {
+        const float s = finite ? ::gpu::exp(logits[e] - high) : 0;
+        scores_[e] = s;
+        if (s == s) sum += s;
+      });
+      sum = ::gpu::wave_sum(sum);
+      if (!finite) sum = 1;
+    }
+    ForMine([&](int e) {
+      const float s = a_.sigmoid != 0 ? 1 / (1 + ::gpu::exp(-logits[e])) : scores_[e] / sum;
+      scores_[e] = s;
+      ranks_[e] = NumberOf(a_.bias != nullptr ? s + a_.bias[e] : s);
+    });
+  }
+
+  // A lane a group: its two best, then how many groups are better.
+  GPU_FN void KeepBestGroups() {
+    const int size = a_.experts / a_.groups;
+    for (int g = ::gpu::lane(); g < a_.groups; g += ::gpu::kWave) {
+      float first = Lowest(), second = Lowest();
+      for (int e = g * size; e < (g + 1) * size; ++e) {
+        const float v = ranks_[e];
+        second = ::gpu::max(second, ::gpu::min(first, v));
+        first = ::gpu::max(first, v);
+      }
+      groups_[g] = NumberOf(first + second);
+    }
+    ::gpu::sync_wave();
+    ForMine([&](int e) {
+      const Choice mine = {groups_[e / size], e / size};
+      int better = 0;
+      for (int g = 0; g < a_.groups; ++g) better += Better({groups_[g], g}, mine) ? 1 : 0;
+      if (better >= a_.top_groups) ranks_[e] = Lowest();
+    });
+    ::gpu::sync_wave();
+  }
+
+  // The best of those that come after the last one, again and again.
+  GPU_FN void Choose(int token) {
+    Choice last = {-Lowest(), -1};
+    float sum = 0, weight = 0;  // lane j has the weight of choice j
+    for (int j = 0; j < a_.chosen; ++j) {
+      Choice best = {Lowest(), a_.experts};
+      ForMine([&](int e) {
+        const Choice c = {ranks_[e], e};
+        if (Better(last, c) && Better(c, best)) best = c;
+      });
+#pragma unroll
+      for (int m = ::gpu::kWave / 2; m > 0; m /= 2) {
+        const Choice other = {::gpu::shuffle_xor(best.value, m), ::gpu::shuffle_xor(best.index, m)};
+        if (Better(other, best)) best = other;
+      }
+      last = best;
+      const float score = best.index < a_.experts ? scores_[best.index] : 0;
+      const float w = score == score ? score : 0;
+      sum += w;
+      if (::gpu::lane() == j % ::gpu::kWave) {
+        a_.ids[token * a_.chosen + j] = best.index;
+        weight = w;
+        if (a_.normalise == 0) a_.weights[token * a_.chosen + j] = w * a_.scale;
+      }
+    }
+    if (a_.normalise == 0) return;
+    const float by = sum > 0 ? a_.scale / sum : 0;
+    if (a_.chosen <= ::gpu::kWave) {
+      if (::gpu::lane() < a_.chosen) a_.weights[token * a_.chosen + ::gpu::lane()] = weight * by;
+      return;
+    }
+    ::gpu::sync_wave();
+    for (int j = ::gpu::lane(); j < a_.chosen; j += ::gpu::kWave) {
+      const float score = scores_[a_.ids[token * a_.chosen + j]];
+      a_.weights[token * a_.chosen + j] = (score == score ? score : 0) * by;
+    }
+  }
+
+  const RouterArgs& a_;
+  float *scores_, *ranks_, *groups_;
+};
+
+// A counting sort; experts + 1 counters in shared memory, the last for ids that are no expert's.
+GPU_FN void SortExperts(const ExpertSortArgs& a) {
+  ::gpu::launch_dependents();
+  ::gpu::wait_predecessor();
+  int* counts = reinterpret_cast<int*>(::gpu::shared());
+  int* next = counts + a.experts + 1;
+  const int pairs = CountOf(a.header, a.count), me = ::gpu::thread(), step = ::gpu::threads();
+  const auto bucket = [&](int pair) {
+    const int id = a.ids[pair];
+    return id >= 0 && id < a.experts ? id : a.experts;
+  };
+  for (int e = me; e <= a.experts; e += step) counts[e] = 0;
+  ::gpu::sync();
+  for (int p = me; p < pairs; p += step) ::gpu::atomic_add(&counts[bucket(p)], 1);
+  ::gpu::sync();
+  for (int e = me; e <= a.experts; e += step) {
+    int before = 0, tile = 0;
+    for (int i = 0; i < e; ++i) {
+      before += counts[i];
+      tile += (counts[i] + a.rows - 1) / a.rows;
+    }
+    next[e] = before;
+    for (int done = 0; done < counts[e]; done += a.rows, ++tile) {
+      if (tile < a.most_tiles)
+        a.tiles[tile] = {e < a.experts ? e : -1, before + done,
+                         ::gpu::min(a.rows, counts[e] - done), 0};
+    }
+    if (e == a.experts)
+      for (; tile < a.most_tiles; ++tile) a.tiles[tile] = {};
+  }
+  ::gpu::sync();
+  for (int p = me; p < pairs; p += step) a.order[::gpu::atomic_add(&next[bucket(p)], 1)] = p;
+}
+
+// A thread a value.
+template <class T>
+GPU_FN void SumExperts(const ExpertSumArgs& a) {
+  ::gpu::launch_dependents();
+  const int i = ::gpu::block() * ::gpu::threads() + ::gpu::thread();
+  const int row = i / a.width, at = i % a.width;
+  ::gpu::wait_predecessor();
+  if (row >= CountOf(a.header, a.count)) return;
+  float sum = 0;
+  for (int j = 0; j < a.chosen; ++j) {
+    const int pair = row * a.chosen + j;
+    sum += a.weights[pair] * RowRefOf<T, false>(a.x, pair).value(at);
+  }
+  RowRefOf<T, false>(a.y, row).set(at, sum);
+}
+
+}  // namespace vt::gpu
