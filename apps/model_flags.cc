@@ -1,8 +1,10 @@
 #include "apps/model_flags.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 #include "base/os/module.h"
 #include "base/strings.h"
@@ -16,6 +18,7 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
          "a model on the Hugging Face hub: org/name, org/name:Q4_K_M")
       ->required();
   app.add_option("--revision", o.revision, "Branch, tag or commit of a model by name");
+  o.warn = [](const std::string& line) { fmt::print(stderr, "warning: {}\n", line); };
   o.device = VLLM_DEFAULT_DEVICE;  // the preset's
   app.add_option("--device", o.device,
                  "cpu, or a name and an index such as cuda:1; auto takes the best one found")
@@ -67,6 +70,25 @@ int Fail(const std::string& program, const base::Error& error) {
   std::fflush(stdout);
   fmt::print(stderr, "{}: {}\n", program, error.message);
   return error.code == base::Code::kInvalidArgument ? 2 : 1;
+}
+
+base::Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  const std::string why = errno == 0 ? "an error before" : std::generic_category().message(errno);
+  return base::Error{base::Code::kResourceExhausted, "the output cannot be written: " + why};
+}
+
+int Run(const std::string& program, const std::function<int()>& body) {
+  int code = 0;
+  try {
+    code = body();
+  } catch (const std::exception& e) {  // fmt throws when stdout takes no more
+    if (std::ferror(stdout) == 0) return Fail(program, {base::Code::kInternal, e.what()});
+  }
+  if (code != 0) return code;
+  const base::Status written = FlushOutput();
+  return written ? 0 : Fail(program, written.error());
 }
 
 int Parse(CLI::App& app, int argc, char** argv) {

@@ -24,6 +24,11 @@ TEST_F(Programs, UsageErrorsEndWithTwo) {
   Refused("vllm-inspect logits --model x", 2, "--ids");
   Refused("vllm-inspect logits --model x --ids ''", 2, "--ids");
   Refused("vllm-inspect logits --model x --ids 1 --at-ids ''", 2, "--at-ids");
+  Refused("vllm-inspect logits --model x --ids 1,,2", 2, "--ids: '' is no token id");
+  Refused("vllm-inspect logits --model x --ids 1 --at-ids 2,", 2, "--at-ids: '' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 1,,2", 2, "--ids: '' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 1,two", 2, "--ids: 'two' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 4294967297", 2, "'4294967297' is no token id");
   Refused("vllm-cli --model " + kModels + "qwen3 --quantization Q4_K_M --prompt a", 2,
           "--quantization");
 }
@@ -158,6 +163,18 @@ TEST_F(Programs, TheCpuIsListedAsADevice) {
   EXPECT_NE(e.out.find("\"cpu\""), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("scalar"), std::string::npos) << e.out;  // with its instruction sets
   Refused("vllm-cli --prompt a --device cuda:1 --model " + kModels + "qwen3", 1, "cuda:1");
+}
+
+TEST_F(Programs, AFullDiskEndsWithOneSentence) {
+  const std::string full = " >/dev/full", words = "the output cannot be written: No space left";
+  const std::string model = " --model " + kModels + "llama_tied";
+  Refused("vllm-inspect devices" + full, 1, words);
+  Refused("vllm-inspect info" + model + full, 1, words);
+  Refused("vllm-inspect graph" + model + full, 1, words);  // more than a buffer holds
+  Refused("vllm-inspect detokenize --ids 1,2" + model + full, 1, words);
+  Refused("vllm-cli --help" + full, 1, words);
+  Refused("vllm-cli --raw --prompt a --max-tokens 8" + model + full, 1, words);
+  Refused("vllm-bench micro -p 8 -n 2 -r 1" + model + full, 1, words);
 }
 
 }  // namespace
