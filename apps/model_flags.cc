@@ -72,19 +72,28 @@ int Fail(const std::string& program, const base::Error& error) {
   return error.code == base::Code::kInvalidArgument ? 2 : 1;
 }
 
+static base::Error Unwritable(int reason) {
+  const std::string why = reason == 0 ? "" : ": " + std::generic_category().message(reason);
+  return {base::Code::kResourceExhausted, "the output cannot be written" + why};
+}
+
 base::Status FlushOutput() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
-  const std::string why = errno == 0 ? "an error before" : std::generic_category().message(errno);
-  return base::Error{base::Code::kResourceExhausted, "the output cannot be written: " + why};
+  return Unwritable(errno);
 }
 
 int Run(const std::string& program, const std::function<int()>& body) {
   int code = 0;
   try {
     code = body();
-  } catch (const std::exception& e) {  // fmt throws when stdout takes no more
-    if (std::ferror(stdout) == 0) return Fail(program, {base::Code::kInternal, e.what()});
+  } catch (const std::exception& e) {
+    // fmt throws the system's error when stdout takes no more.
+    const auto* system = dynamic_cast<const std::system_error*>(&e);
+    if (system == nullptr || std::ferror(stdout) == 0) {
+      return Fail(program, {base::Code::kInternal, e.what()});
+    }
+    return Fail(program, Unwritable(system->code().value()));
   }
   if (code != 0) return code;
   const base::Status written = FlushOutput();

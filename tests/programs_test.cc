@@ -1,5 +1,9 @@
 // The programs as their users meet them: output, exit codes, one sentence for each thing that is
 // wrong.
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include "base/json.h"
 #include "tests/programs_testing.h"
 
@@ -165,9 +169,17 @@ TEST_F(Programs, TheCpuIsListedAsADevice) {
   Refused("vllm-cli --prompt a --device cuda:1 --model " + kModels + "qwen3", 1, "cuda:1");
 }
 
-TEST_F(Programs, AFullDiskEndsWithOneSentence) {
-  const std::string full = " >/dev/full", words = "the output cannot be written: No space left";
+TEST_F(Programs, OutputThatCannotBeWrittenEndsWithOneSentence) {
+  // A file that has all the bytes that the process may write stands for a full disk.
+  constexpr rlim_t kMost = 4096;
+  const std::string full = " >>" + Write("full", std::string(kMost, ' '));
+  const std::string words = "the output cannot be written: File too large";
   const std::string model = " --model " + kModels + "llama_tied";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{kMost, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   Refused("vllm-inspect devices" + full, 1, words);
   Refused("vllm-inspect info" + model + full, 1, words);
   Refused("vllm-inspect graph" + model + full, 1, words);  // more than a buffer holds
@@ -175,6 +187,8 @@ TEST_F(Programs, AFullDiskEndsWithOneSentence) {
   Refused("vllm-cli --help" + full, 1, words);
   Refused("vllm-cli --raw --prompt a --max-tokens 8" + model + full, 1, words);
   Refused("vllm-bench micro -p 8 -n 2 -r 1" + model + full, 1, words);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
 }
 
 }  // namespace
