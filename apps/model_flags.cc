@@ -72,10 +72,14 @@ int Fail(const std::string& program, const base::Error& error) {
   return error.code == base::Code::kInvalidArgument ? 2 : 1;
 }
 
-static base::Error Unwritable(int reason) {
+namespace {
+
+base::Error Unwritable(int reason) {
   const std::string why = reason == 0 ? "" : ": " + std::generic_category().message(reason);
   return {base::Code::kResourceExhausted, "the output cannot be written" + why};
 }
+
+}  // namespace
 
 base::Status FlushOutput() {
   errno = 0;
