@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ inline constexpr const char* kInspect = "vllm-inspect";
 
 // The chosen sub-command leaves what to do here.
 using Action = std::function<int()>;
+
+// A flag of token ids, separated by commas.
+CLI::Option* AddIds(CLI::App& app, const std::string& flag, std::vector<int32_t>& ids,
+                    const std::string& help);
 
 void AddInfo(CLI::App& app, Action& action);   // metadata, configuration, tensors
 void AddGraph(CLI::App& app, Action& action);  // the graph before and after each pass

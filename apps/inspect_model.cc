@@ -29,11 +29,6 @@ struct ModelFlags {
   int top = 5;
 };
 
-// CLI11 takes an empty word for 0.
-std::string NoEmptyWord(const std::string& text) {
-  return text.empty() ? "a token id is empty: give numbers separated by commas" : "";
-}
-
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -389,16 +384,11 @@ void AddLogits(CLI::App& app, Action& action) {
   auto f = std::make_shared<ModelFlags>();
   CLI::App* sub = Command(
       app, "logits", "The likeliest next tokens after every position, with log-probabilities", f);
-  sub->add_option("--ids", f->ids, "Token ids of the text, separated by commas")
-      ->delimiter(',')
-      ->check(NoEmptyWord)
-      ->required();
+  AddIds(*sub, "--ids", f->ids, "Token ids of the text, separated by commas")->required();
   sub->add_option("--top", f->top, "How many a position")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  sub->add_option("--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones")
-      ->delimiter(',')
-      ->check(NoEmptyWord);
+  AddIds(*sub, "--at-ids", f->at_ids, "Log-probabilities of these ids too, after the top ones");
   sub->callback([f, &action] { action = [f] { return WithModel(*f, Logits); }; });
 }
 

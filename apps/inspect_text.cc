@@ -1,5 +1,6 @@
 // vllm-inspect tokenize, detokenize, template: no weights are read.
 #include <boost/json/serialize.hpp>
+#include <charconv>
 #include <chrono>
 #include <memory>
 
@@ -136,6 +137,26 @@ CLI::App* Command(CLI::App& app, const char* name, const char* help,
 
 }  // namespace
 
+CLI::Option* AddIds(CLI::App& app, const std::string& flag, std::vector<int32_t>& ids,
+                    const std::string& help) {
+  // CLI11's own lists pass over empty items.
+  return app.add_option_function<std::vector<std::string>>(
+      flag,
+      [flag, &ids](const std::vector<std::string>& words) {
+        for (const std::string& item : base::Split(fmt::format("{}", fmt::join(words, ",")), ',')) {
+          int32_t id = 0;
+          const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+          if (error != std::errc() || end != item.data() + item.size()) {
+            throw CLI::ValidationError(
+                flag, fmt::format("'{}' is no token id: give numbers separated by commas",
+                                  base::Printable(item)));
+          }
+          ids.push_back(id);
+        }
+      },
+      help);
+}
+
 void AddTokenize(CLI::App& app, Action& action) {
   auto f = std::make_shared<TextFlags>();
   CLI::App* sub = Command(app, "tokenize", "Text to token ids", f);
@@ -155,7 +176,7 @@ void AddTokenize(CLI::App& app, Action& action) {
 void AddDetokenize(CLI::App& app, Action& action) {
   auto f = std::make_shared<TextFlags>();
   CLI::App* sub = Command(app, "detokenize", "Token ids to text", f);
-  sub->add_option("--ids", f->ids, "Ids, separated by commas")->delimiter(',')->required();
+  AddIds(*sub, "--ids", f->ids, "Ids, separated by commas")->required();
   sub->add_flag("--skip-special-tokens", f->skip_special, "Leave out control tokens");
   sub->callback([f, &action] { action = [f] { return Detokenize(*f); }; });
 }

@@ -1,8 +1,10 @@
 #include "apps/model_flags.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 #include "base/os/module.h"
 #include "base/strings.h"
@@ -16,6 +18,7 @@ void AddModelFlags(CLI::App& app, vllm::engine::LoadOptions& o) {
          "a model on the Hugging Face hub: org/name, org/name:Q4_K_M")
       ->required();
   app.add_option("--revision", o.revision, "Branch, tag or commit of a model by name");
+  o.warn = [](const std::string& line) { fmt::print(stderr, "warning: {}\n", line); };
   o.device = VLLM_DEFAULT_DEVICE;  // the preset's
   app.add_option("--device", o.device,
                  "cpu, or a name and an index such as cuda:1; auto takes the best one found")
@@ -67,6 +70,38 @@ int Fail(const std::string& program, const base::Error& error) {
   std::fflush(stdout);
   fmt::print(stderr, "{}: {}\n", program, error.message);
   return error.code == base::Code::kInvalidArgument ? 2 : 1;
+}
+
+namespace {
+
+base::Error Unwritable(int reason) {
+  const std::string why = reason == 0 ? "" : ": " + std::generic_category().message(reason);
+  return {base::Code::kResourceExhausted, "the output cannot be written" + why};
+}
+
+}  // namespace
+
+base::Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return Unwritable(errno);
+}
+
+int Run(const std::string& program, const std::function<int()>& body) {
+  int code = 0;
+  try {
+    code = body();
+  } catch (const std::exception& e) {
+    // fmt throws the system's error when stdout takes no more.
+    const auto* system = dynamic_cast<const std::system_error*>(&e);
+    if (system == nullptr || std::ferror(stdout) == 0) {
+      return Fail(program, {base::Code::kInternal, e.what()});
+    }
+    return Fail(program, Unwritable(system->code().value()));
+  }
+  if (code != 0) return code;
+  const base::Status written = FlushOutput();
+  return written ? 0 : Fail(program, written.error());
 }
 
 int Parse(CLI::App& app, int argc, char** argv) {

@@ -19,6 +19,13 @@ std::function<std::string(const std::string&)> Within(double low, double high);
 // Prints "name: message" on stderr; 2 for usage errors, else 1.
 int Fail(const std::string& program, const base::Error& error);
 
+// What was printed so far is written, or why it cannot be: a full disk, for one.
+base::Status FlushOutput();
+
+// A program's whole life: what `body` returns, or 1 after a sentence when it threw or when its
+// output could not be written.
+int Run(const std::string& program, const std::function<int()>& body);
+
 // Parses; on --help or a usage error prints and returns the exit code (0 or 2), else -1.
 int Parse(CLI::App& app, int argc, char** argv);
 

@@ -10,16 +10,8 @@
 namespace apps {
 namespace {
 
-std::string Trim(std::string s) {
-  const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!s.empty() && space(s.back())) s.pop_back();
-  size_t i = 0;
-  while (i < s.size() && space(s[i])) ++i;
-  return s.substr(i);
-}
-
 // A comment begins at the line's start or behind white space, outside quotes.
-std::string WithoutComment(const std::string& line) {
+std::string_view WithoutComment(std::string_view line) {
   char quote = 0;
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
@@ -34,29 +26,52 @@ std::string WithoutComment(const std::string& line) {
   return line;
 }
 
-std::string Unquoted(std::string s) {
-  s = Trim(std::move(s));
+std::string Unquoted(std::string_view s) {
+  s = base::Trimmed(s);
   if (s.size() >= 2 && (s[0] == '"' || s[0] == '\'') && s.back() == s[0]) {
-    return s.substr(1, s.size() - 2);
+    s = s.substr(1, s.size() - 2);
   }
-  return s;
+  return std::string(s);
 }
 
 class YamlConfig : public CLI::Config {
  public:
-  explicit YamlConfig(const CLI::App& app) : app_(app) {}
+  explicit YamlConfig(CLI::App& app) : app_(app) {}
 
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
 
+  // Sets the flags itself, so that what is wrong with a value is said with its line.
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items;
+    for (const auto& [item, line] : Read(input)) {
+      CLI::Option* flag = app_.get_option("--" + item.name);
+      if (item.inputs.empty()) throw Bad(line, fmt::format("'{}' has no value", item.name));
+      if (!flag->empty()) continue;  // the command line comes first
+      try {
+        if (flag->get_expected_min() == 0) {
+          flag->add_result(flag->get_flag_value(item.name, to_flag(item)));
+        } else {
+          flag->add_result(item.inputs);
+        }
+        flag->run_callback();
+      } catch (const CLI::ParseError& e) {
+        throw Bad(line, e.what());
+      }
+    }
+    return {};
+  }
+
+ private:
+  using Line = std::pair<CLI::ConfigItem, int>;
+
+  std::vector<Line> Read(std::istream& input) const {
+    std::vector<Line> items;
     std::string line;
     for (int number = 1; std::getline(input, line); ++number) {
-      const std::string text = Trim(WithoutComment(line));
+      const std::string_view text = base::Trimmed(WithoutComment(line));
       if (text.empty() || text == "---") continue;
       if (text[0] == '-' && (text.size() == 1 || text[1] == ' ')) {
         if (items.empty()) throw Bad(number, "a list without a name");
-        items.back().inputs.push_back(Unquoted(text.substr(1)));
+        items.back().first.inputs.push_back(Unquoted(text.substr(1)));
         continue;
       }
       const size_t colon = text.find(':');
@@ -69,26 +84,25 @@ class YamlConfig : public CLI::Config {
         throw Bad(number,
                   fmt::format("'{}' is no flag that a file can set", base::Printable(item.name)));
       }
-      const std::string value = Trim(text.substr(colon + 1));
+      const std::string_view value = base::Trimmed(text.substr(colon + 1));
       if (!value.empty() && value[0] == '[' && value.back() == ']') {
         for (const std::string& v : base::Split(value.substr(1, value.size() - 2), ',')) {
-          if (!Trim(v).empty()) item.inputs.push_back(Unquoted(v));
+          if (!base::Trimmed(v).empty()) item.inputs.push_back(Unquoted(v));
         }
       } else if (!value.empty()) {
         item.inputs.push_back(Unquoted(value));
       }
-      items.push_back(std::move(item));
+      items.emplace_back(std::move(item), number);
     }
     return items;
   }
 
- private:
   CLI::ConversionError Bad(int line, const std::string& what) const {
     const std::string file = app_.get_config_ptr()->as<std::string>();
     return CLI::ConversionError(fmt::format("--config: {}, line {}: {}", file, line, what));
   }
 
-  const CLI::App& app_;
+  CLI::App& app_;
 };
 
 bool GivenOnCommandLine(const std::string& flag, int argc, char** argv) {

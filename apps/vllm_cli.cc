@@ -60,12 +60,12 @@ base::Result<Completion> Answer(Llm& llm, const std::vector<int32_t>& ids, const
           std::fwrite(token.text.data(), 1, token.text.size(), stdout);
           std::fflush(stdout);
         }
-        return interrupted == 0;
+        return interrupted == 0 && std::ferror(stdout) == 0;
       });
   if (!c) return c;
   if (!flags.stream) std::fwrite(c->text.data(), 1, c->text.size(), stdout);
   std::fputc('\n', stdout);
-  std::fflush(stdout);
+  if (const base::Status written = apps::FlushOutput(); !written) return written.error();
   return c;
 }
 
@@ -123,6 +123,7 @@ int Conversation(Llm& llm, const Flags& flags, double load_seconds) {
     const base::Result<Completion> c = Answer(llm, *ids, flags);
     if (!c) {
       fmt::print(stderr, "{}\n", c.error().message);
+      if (std::ferror(stdout) != 0) return 1;
       messages.pop_back();
       continue;
     }
@@ -132,9 +133,7 @@ int Conversation(Llm& llm, const Flags& flags, double load_seconds) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Chat(int argc, char** argv) {
   Flags flags;
   vllm::engine::LoadOptions options;
   CLI::App app("Chat with a model on this machine.", kName);
@@ -192,4 +191,10 @@ int main(int argc, char** argv) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return one_shot ? OneAnswer(**llm, flags, load_seconds)
                   : Conversation(**llm, flags, load_seconds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return apps::Run(kName, [&] { return Chat(argc, argv); });
 }

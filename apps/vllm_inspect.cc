@@ -3,7 +3,9 @@
 #include "apps/inspect.h"
 #include "apps/model_flags.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int Inspect(int argc, char** argv) {
   CLI::App app("Look into a model: its files, graph, plan, tokens, template and log-probabilities.",
                apps::kInspect);
   app.require_subcommand(1);
@@ -18,4 +20,10 @@ int main(int argc, char** argv) {
   apps::AddDevices(app, action);
   if (const int code = apps::Parse(app, argc, argv); code >= 0) return code;
   return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return apps::Run(apps::kInspect, [&] { return Inspect(argc, argv); });
 }

@@ -204,6 +204,7 @@ int Serve(Flags& flags, vllm::engine::LoadOptions options, Signals& signals) {
     return apps::Fail(kName, fetched.error());
   }
   log.Info(fmt::format("loading {}", options.model));
+  options.warn = [&log](const std::string& line) { log.Warning(line); };
   base::Result<std::unique_ptr<Engine>> engine = Engine::Load(std::move(options), service);
   if (!engine) {
     (*server)->Stop(0);

@@ -1,62 +1,31 @@
 // vllm-bench as its users meet it, on a tiny model with the CPU and with the device that computes
 // nothing.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-
 #include "base/json.h"
-#include "base/os/file.h"
 #include "tests/bench_testing.h"
+#include "tests/programs_testing.h"
 
 namespace apps::bench {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
+using tests::Ended;
 
 const std::string kModel = " --model " VLLM_SOURCE_DIR "/tests/goldens/models/qwen3";
 const std::string kSmall = " --num-prompts 6 --input-len 5 --output-len 4 --threads 1";
 
-struct Ended {
-  int code = -1;
-  std::string out, err;
-};
-
-class BenchProgram : public testing::Test {
+class BenchProgram : public tests::ProgramsTest {
  protected:
-  void SetUp() override { fs::create_directories(folder_); }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
-
   Ended Run(const std::string& arguments) const {
-    const std::string command = "timeout 120 " VLLM_BINARY_DIR "/examples/vllm-bench " + arguments +
-                                " 2>" + Path("stderr") + " </dev/null";
-    FILE* pipe = ::popen(command.c_str(), "r");
-    Ended ended;
-    char buffer[4096];
-    for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-      ended.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    ended.err = *base::os::ReadFile(Path("stderr"));
-    return ended;
+    return ProgramsTest::Run("vllm-bench " + arguments);
   }
   void Refused(const std::string& arguments, const std::string& words) const {
-    const Ended e = Run(arguments);
-    EXPECT_EQ(e.code, 2) << arguments << "\n" << e.err;
-    EXPECT_NE(e.err.find(words), std::string::npos) << arguments << "\n" << e.err;
-    EXPECT_EQ(std::count(e.err.begin(), e.err.end(), '\n'), 1) << e.err;
+    ProgramsTest::Refused("vllm-bench " + arguments, 2, words);
   }
   json::value Json(const std::string& name) const {
     const base::Result<json::value> v = base::ParseJsonFile(Path(name));
     EXPECT_TRUE(v) << name;
     return v ? *v : json::value();
   }
-
-  const fs::path folder_ = fs::temp_directory_path() / ("vllm_bench_" + std::to_string(::getpid()));
 };
 
 TEST_F(BenchProgram, FlagsThatContradictOrDoNothingAreRefused) {

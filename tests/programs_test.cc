@@ -1,5 +1,9 @@
 // The programs as their users meet them: output, exit codes, one sentence for each thing that is
 // wrong.
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include "base/json.h"
 #include "tests/programs_testing.h"
 
@@ -24,6 +28,11 @@ TEST_F(Programs, UsageErrorsEndWithTwo) {
   Refused("vllm-inspect logits --model x", 2, "--ids");
   Refused("vllm-inspect logits --model x --ids ''", 2, "--ids");
   Refused("vllm-inspect logits --model x --ids 1 --at-ids ''", 2, "--at-ids");
+  Refused("vllm-inspect logits --model x --ids 1,,2", 2, "--ids: '' is no token id");
+  Refused("vllm-inspect logits --model x --ids 1 --at-ids 2,", 2, "--at-ids: '' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 1,,2", 2, "--ids: '' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 1,two", 2, "--ids: 'two' is no token id");
+  Refused("vllm-inspect detokenize --model x --ids 4294967297", 2, "'4294967297' is no token id");
   Refused("vllm-cli --model " + kModels + "qwen3 --quantization Q4_K_M --prompt a", 2,
           "--quantization");
 }
@@ -158,6 +167,28 @@ TEST_F(Programs, TheCpuIsListedAsADevice) {
   EXPECT_NE(e.out.find("\"cpu\""), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("scalar"), std::string::npos) << e.out;  // with its instruction sets
   Refused("vllm-cli --prompt a --device cuda:1 --model " + kModels + "qwen3", 1, "cuda:1");
+}
+
+TEST_F(Programs, OutputThatCannotBeWrittenEndsWithOneSentence) {
+  // A file that has all the bytes that the process may write stands for a full disk.
+  constexpr rlim_t kMost = 4096;
+  const std::string full = " >>" + Write("full", std::string(kMost, ' '));
+  const std::string words = "the output cannot be written: File too large";
+  const std::string model = " --model " + kModels + "llama_tied";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{kMost, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  Refused("vllm-inspect devices" + full, 1, words);
+  Refused("vllm-inspect info" + model + full, 1, words);
+  Refused("vllm-inspect graph" + model + full, 1, words);  // more than a buffer holds
+  Refused("vllm-inspect detokenize --ids 1,2" + model + full, 1, words);
+  Refused("vllm-cli --help" + full, 1, words);
+  Refused("vllm-cli --raw --prompt a --max-tokens 8" + model + full, 1, words);
+  Refused("vllm-bench micro -p 8 -n 2 -r 1" + model + full, 1, words);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
 }
 
 }  // namespace

@@ -38,13 +38,13 @@ class ProgramsTest : public testing::Test {
     return Path(name);
   }
 
-  // Runs `program arguments` in a shell; a minute at the most.
+  // Runs `program arguments` in a shell; two minutes at the most.
   Ended Run(const std::string& command) const {
     const std::string err = Path("stderr");
-    FILE* pipe =
-        ::popen(("timeout 60 " VLLM_BINARY_DIR "/examples/" + command + " 2>" + err + " </dev/null")
-                    .c_str(),
-                "r");
+    FILE* pipe = ::popen(
+        ("timeout 120 " VLLM_BINARY_DIR "/examples/" + command + " 2>" + err + " </dev/null")
+            .c_str(),
+        "r");
     Ended ended;
     char buffer[4096];
     for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)

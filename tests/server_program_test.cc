@@ -131,6 +131,12 @@ TEST(ServerProgram, NamesTheFileTheLineAndTheWordOfABadConfig) {
   refused("no-such-name: 1\n", "line 1: 'no-such-name' is no flag");
   refused("port: 0\nconfig: x.yaml\n", "line 2: 'config' is no flag");
   refused("port: 0\nwhat is this\n", "line 2: expected 'name: value'");
+  refused("# values\n\nport: many\n", "line 3: ");
+  refused("port: many\n", "line 1: Could not convert: --port");
+  refused("max-num-seqs: 0\n", "line 1: --max-num-seqs: Value 0 not in range");
+  refused("device: cpu\nenforce-eager: perhaps\n", "line 2: ");
+  refused("port: 1\nserved-model-name: a\nport:\n", "line 3: 'port' has no value");
+  refused("port: [1, 2]\n", "line 1: ");
   Refused({"--model", kTiny, "--config", "/no/such.yaml"}, 2, "--config: there is no file");
 }
 

@@ -4,16 +4,14 @@
 #include <span>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace apps::bench {
 namespace {
 
 using vllm::engine::Engine;
 using vllm::engine::FinishReason;
 using vllm::engine::Output;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string WhyFailed(const Output& o) {
   switch (o.finish) {
@@ -40,7 +38,7 @@ base::Result<std::unique_ptr<EngineClient>> EngineClient::Load(vllm::engine::Loa
 
 void EngineClient::Deliver(std::span<Output> outputs) {
   const std::lock_guard lock(mutex_);
-  const double now = Now() - began_;
+  const double now = base::Seconds() - began_;
   for (const Output& o : outputs) {
     RequestRecord& r = records_[o.request];
     if (o.token >= 0) {
@@ -83,7 +81,7 @@ RunRecord EngineClient::Run(const Work& work, const OnDone& on_done) {
   records_.clear();
   keep_ids_ = work.ids;
   under_way_ = 0;
-  began_ = Now();
+  began_ = base::Seconds();
   const auto limit = [&] { return work.concurrency <= 0 || under_way_ < work.concurrency; };
   for (size_t i = 0; i < work.prompts.size(); ++i) {
     const auto due = std::chrono::steady_clock::time_point(
@@ -100,7 +98,7 @@ RunRecord EngineClient::Run(const Work& work, const OnDone& on_done) {
     ++under_way_;
     lock.unlock();
     RequestRecord& r = run.requests[i];
-    r.start = Now() - began_;
+    r.start = base::Seconds() - began_;
     r.prompt_tokens = static_cast<int64_t>(work.prompts[i].ids.size());
     const base::Result<RequestId> id =
         engine_->Submit({.prompt = work.prompts[i].ids,

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/bench/engine_client.h"
+#include "apps/bench/serve_flags.h"
 #include "apps/bench/statistics.h"
 #include "apps/fetch_model.h"
 #include "apps/model_flags.h"
@@ -14,7 +15,6 @@
 namespace apps::bench {
 namespace {
 
-constexpr const char* kName = "vllm-bench";
 using vllm::engine::LoadOptions;
 
 struct MicroFlags {

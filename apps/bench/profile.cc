@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <chrono>
 #include <map>
 
+#include "base/clock.h"
 #include "base/strings.h"
 #include "vt/ir/op.h"
 
@@ -13,10 +13,6 @@ namespace {
 
 using vllm::engine::Chunk;
 using vllm::engine::Llm;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Of a whole answer.
 struct Sums {
@@ -68,14 +64,14 @@ base::Result<Sums> Answer(Llm& llm, const ProfileOptions& o, int64_t tokens) {
                         .start = o.context + t,
                         .tokens = Ids(llm, 1, o.batch + r + t)});
     }
-    double clock = Now();
+    double clock = base::Seconds();
     if (const auto done = llm.Step(chunks); !done) return done.error();
-    sums.step += Now() - clock;
+    sums.step += base::Seconds() - clock;
     // The packed inputs stay, so the same step can run again.
-    clock = Now();
+    clock = base::Seconds();
     if (const base::Status s = executable.Run(queue); !s) return s.error();
     if (const base::Status s = llm.backend().Synchronize(queue); !s) return s.error();
-    sums.device += Now() - clock;
+    sums.device += base::Seconds() - clock;
     const base::Result<std::vector<double>> nodes = executable.Profile(queue);
     if (!nodes) return nodes.error();
     for (size_t n = 0; n < nodes->size(); ++n) {

@@ -23,7 +23,6 @@
 namespace apps::bench {
 namespace {
 
-constexpr const char* kName = "vllm-bench";
 // Ids of random prompts where the server's vocabulary is not known: all published models have more.
 constexpr int64_t kCautiousVocabulary = 10000;
 

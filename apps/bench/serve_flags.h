@@ -13,6 +13,8 @@
 
 namespace apps::bench {
 
+inline constexpr const char* kName = "vllm-bench";
+
 struct ServeFlags {
   vllm::engine::LoadOptions options;
   std::string command;  // as it was typed

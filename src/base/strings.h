@@ -13,6 +13,9 @@ namespace base {
 // "1.5 GiB", "98 MiB", "512 B".
 std::string HumanBytes(uint64_t bytes);
 
+// Without spaces, tabs and line ends at both ends.
+std::string_view Trimmed(std::string_view text);
+
 std::vector<std::string> Split(std::string_view text, char separator);
 
 inline bool StartsWith(std::string_view s, std::string_view p) {

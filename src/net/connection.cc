@@ -11,6 +11,7 @@
 #include "base/os/socket.h"
 #include "base/strings.h"
 #include "net/cors.h"
+#include "net/pieces_body.h"
 #include "net/request.h"
 
 namespace net {
@@ -28,31 +29,7 @@ constexpr size_t kReadAhead = 64 << 10;
 // away our answer with a reset.
 constexpr double kLingerSeconds = 2;
 
-// A body that grows as it comes: what a Content-Length claims is not allocated on its word.
-struct GrowingBody {
-  using value_type = std::string;
-  struct reader {
-    value_type& body;
-    template <bool kRequest, class Fields>
-    reader(http::header<kRequest, Fields>&, value_type& b) : body(b) {}
-    void init(const boost::optional<uint64_t>&, error_code& ec) { ec = {}; }
-    template <class Buffers>
-    size_t put(const Buffers& buffers, error_code& ec) {
-      ec = {};
-      size_t size = 0;
-      for (auto it = asio::buffer_sequence_begin(buffers); it != asio::buffer_sequence_end(buffers);
-           ++it) {
-        const asio::const_buffer part(*it);
-        body.append(static_cast<const char*>(part.data()), part.size());
-        size += part.size();
-      }
-      return size;
-    }
-    void finish(error_code& ec) { ec = {}; }
-  };
-};
-
-using Parser = http::request_parser<GrowingBody>;
+using Parser = http::request_parser<PiecesBody>;
 
 class ExchangeImpl final : public Exchange {
  public:
@@ -221,6 +198,11 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(options.max_header_bytes));
   parser.body_limit(options.max_body_bytes);
+  HttpRequest& request = incoming.request;
+  parser.get().body() = [&request](std::string_view piece) {
+    request.body += piece;
+    return true;
+  };
   size_t header_bytes = 0;
   while (!parser.is_header_done()) {
     error_code ec;
@@ -229,7 +211,7 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
     header_bytes += used;
     if (ec && ec != http::error::need_more) {
       // The body's limit is looked at when the header's end is reached: its fields are there.
-      if (ec == http::error::body_limit) TakeHeader(parser.get(), incoming.request);
+      if (ec == http::error::body_limit) TakeHeader(parser.get(), request);
       co_return Failure{StatusOf(ec), SentenceOf(ec, options)};
     }
     if (header_bytes + (parser.is_header_done() ? 0 : unparsed().size()) >
@@ -242,7 +224,6 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
       co_return nothing;
     }
   }
-  HttpRequest& request = incoming.request;
   request.peer = peer_;
   TakeHeader(parser.get(), request);
   incoming.http_1_0 = parser.get().version() < 11;
@@ -271,7 +252,7 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
       // Chunks of a few bytes with long extensions, and trailers without an end.
       if (unparsed().size() > options.max_header_bytes && !parser.is_done())
         co_return Failure{400, "A chunk's header or trailer is too long."};
-      if (body_bytes > kReadAhead + 16 * parser.get().body().size())
+      if (body_bytes > kReadAhead + 16 * request.body.size())
         co_return Failure{400, "The body's chunks hold more framing than data: send larger ones."};
       if (parser.is_done()) break;
     }
@@ -281,7 +262,6 @@ awaitable<std::optional<Connection::Failure>> Connection::ReadRequest(Incoming& 
     }
   }
   large_reads_ = false;
-  request.body = std::move(parser.get().body());
   co_return std::nullopt;
 }
 

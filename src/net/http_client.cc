@@ -22,6 +22,7 @@
 
 #include "base/os/file.h"
 #include "base/strings.h"
+#include "net/pieces_body.h"
 #include "net/request.h"
 
 namespace net {
@@ -39,31 +40,6 @@ using boost::system::error_code;
 // Of a redirect's or interim answer's body: more is not read, the connection is closed.
 constexpr size_t kMaxDiscarded = 64 << 10;
 constexpr size_t kReadSize = 64 << 10;
-
-// A body that goes to a function piece by piece.
-struct PiecesBody {
-  using value_type = std::function<bool(std::string_view)>;
-  struct reader {
-    value_type& take;
-    template <bool kRequest, class Fields>
-    reader(http::header<kRequest, Fields>&, value_type& b) : take(b) {}
-    void init(const boost::optional<uint64_t>&, error_code& ec) { ec = {}; }
-    template <class Buffers>
-    size_t put(const Buffers& buffers, error_code& ec) {
-      ec = {};
-      size_t size = 0;
-      for (auto it = asio::buffer_sequence_begin(buffers); it != asio::buffer_sequence_end(buffers);
-           ++it) {
-        const asio::const_buffer part(*it);
-        if (!take({static_cast<const char*>(part.data()), part.size()}))
-          ec = asio::error::operation_aborted;
-        size += part.size();
-      }
-      return size;
-    }
-    void finish(error_code& ec) { ec = {}; }
-  };
-};
 
 std::string Authority(const Url& url) {
   const std::string host =

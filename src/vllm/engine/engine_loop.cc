@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "base/strings.h"
 
 namespace vllm::engine {
 namespace {
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 const char* NameOf(FinishReason reason) {
   switch (reason) {
@@ -87,7 +84,7 @@ base::Result<RequestId> EngineLoop::Submit(std::shared_ptr<const Request> reques
     if (taken) taken(id);
     queued_ += choices;
     idle_ = false;
-    arrivals_.push_back({id, std::move(request), sampler, Seconds()});
+    arrivals_.push_back({id, std::move(request), sampler, base::Seconds()});
     sleeping = sleeping_;
   }
   if (sleeping) wake_.notify_one();
@@ -116,7 +113,11 @@ void EngineLoop::Drain(double seconds) {
 
 EngineStats EngineLoop::Stats() const {
   const std::lock_guard lock(stats_mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  for (size_t i = 0; i < eager_.size(); ++i) {
+    if (eager_[i] > 0) stats.steps_eager[StepRunner::kEagerNames[i]] = eager_[i];
+  }
+  return stats;
 }
 
 void EngineLoop::TakeIn(double now) {
@@ -188,7 +189,7 @@ base::Status EngineLoop::Retire() {
     const std::lock_guard lock(stats_mutex_);
     const ScheduledStep& step = steps_[oldest];
     stats_.step_tokens.Add(static_cast<double>(step.tokens));
-    scheduler_.Retire(step, **result, Seconds(), outputs_);
+    scheduler_.Retire(step, **result, base::Seconds(), outputs_);
   }
   Deliver();
   return {};
@@ -212,7 +213,7 @@ bool EngineLoop::RunOnce() {
       done = Retire();
     }
   }
-  const double now = Seconds();
+  const double now = base::Seconds();
   {
     const std::lock_guard lock(stats_mutex_);
     TakeIn(now);
@@ -247,8 +248,8 @@ void EngineLoop::Die(const base::Error& why) {
   sink_.EngineDied(why.message);
   {
     const std::lock_guard lock(stats_mutex_);
-    TakeIn(Seconds());
-    scheduler_.FinishAll(FinishReason::kError, Seconds(), outputs_, why.message);
+    TakeIn(base::Seconds());
+    scheduler_.FinishAll(FinishReason::kError, base::Seconds(), outputs_, why.message);
   }
   Deliver();
   drained_.notify_all();
@@ -277,7 +278,7 @@ void EngineLoop::Publish() {
   const StepRunner::Counters& c = runner_.counters();
   stats_.steps_captured = c.captured;
   stats_.steps_replayed = c.replayed;
-  stats_.steps_eager = c.eager;
+  eager_ = c.eager;
   idle_ = scheduler_.idle() && arrivals_.empty() && runner_.in_flight() == 0;
   if (idle_) drained_.notify_all();
 }

@@ -99,8 +99,9 @@ class EngineLoop : private SchedulerObserver {
   int64_t queued_ = 0;     // choices that wait, arrivals included
   int64_t available_ = 0;  // places of a step that nobody has
 
-  mutable std::mutex stats_mutex_;
+  mutable std::mutex stats_mutex_;  // of what is below, to thread_
   EngineStats stats_;
+  decltype(StepRunner::Counters::eager) eager_{};
 
   std::thread thread_;
 };

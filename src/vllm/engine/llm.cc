@@ -1,22 +1,15 @@
 #include "vllm/engine/llm.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/strings.h"
 #include "vllm/engine/admission.h"
 #include "vllm/engine/output_text.h"
 
 namespace vllm::engine {
-namespace {
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 base::Result<std::unique_ptr<Llm>> Llm::Load(LoadOptions options) {
   std::unique_ptr<Llm> llm(new Llm);
@@ -55,7 +48,7 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
   OutputText text(model_->tokenizer.get(), params, prompt.last(std::min<size_t>(prompt.size(), 8)));
   Completion out;
   out.prompt_tokens = static_cast<int64_t>(prompt.size());
-  double clock = Seconds();
+  double clock = base::Seconds();
   const base::Result<RequestId> id = loop_->Submit(admitted->request, admitted->sampler);
   if (!id) return id.error();
 
@@ -69,8 +62,8 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
   const auto take = [&](const Output& o) {
     out.cached_tokens = o.cached_tokens;
     if (std::exchange(first, false)) {
-      out.prefill_seconds = Seconds() - clock;
-      clock = Seconds();
+      out.prefill_seconds = base::Seconds() - clock;
+      clock = base::Seconds();
     }
     const bool end = o.finish == FinishReason::kStop;
     if (o.token >= 0) {
@@ -106,7 +99,7 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
   while (loop_->RunOnce()) {
   }
   outputs_.clear();
-  out.decode_seconds = Seconds() - clock;
+  out.decode_seconds = base::Seconds() - clock;
   return out;
 }
 

@@ -244,6 +244,7 @@ StepOptions StepsOf(const LoadOptions& o, bool use_graphs) {
   s.output_rows = std::max(o.max_num_seqs, o.score_prompts ? kScoredRows : 1);
   s.hidden = o.score_prompts;
   s.use_graphs = use_graphs;
+  s.warn = o.warn;
   s.block_size = o.block_size;
   s.slots = s.recurrent_slots = o.max_num_seqs;
   if (!use_graphs) return s;

@@ -43,6 +43,7 @@ struct LoadOptions {
   bool score_prompts = false;  // whether logits of every prompt position can be asked for
   std::vector<std::string> module_folders;  // where device modules are; empty: beside the program
   std::function<void(double fraction)> progress;  // called while weights load
+  std::function<void(const std::string&)> warn;   // of what is slower than it could be
 };
 
 }  // namespace vllm::engine

@@ -168,7 +168,7 @@ base::Status StepRunner::Compile(StepPlans plans) {
     c.hidden = one.hidden;
     const vt::StepLayout layout(one.plan.graph, c.bucket);
     c.tables_begin = layout.bytes();
-    c.why_eager = c.hidden ? "hidden states" : "no graphs";
+    c.why_eager = c.hidden ? Eager::kHiddenStates : Eager::kNoGraphs;
     c.ids = layout.OffsetOf(vt::ir::kTokenIds);
     c.positions = layout.OffsetOf(vt::ir::kPositions);
     c.query_start = layout.OffsetOf(vt::ir::kQueryStart);
@@ -214,11 +214,12 @@ base::Status StepRunner::Warm(const StepOptions& options) {
         ++counters_.captured;
       } else {
         // It runs eager, which is slower and as good.
-        c.why_eager = "capture failed";
-        fmt::print(stderr,
-                   "warning: the step of {} tokens, {} requests could not be captured and runs "
-                   "eager: {}\n",
-                   c.bucket.tokens, c.bucket.requests, captured.error().message);
+        c.why_eager = Eager::kCaptureFailed;
+        if (options.warn) {
+          options.warn(fmt::format(
+              "the step of {} tokens, {} requests could not be captured and runs eager: {}",
+              c.bucket.tokens, c.bucket.requests, captured.error().message));
+        }
       }
     }
     if (!done) {
@@ -408,7 +409,7 @@ base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptio
     ++counters_.replayed;
     done = backend_.ReplayGraph(*queue_, c.graph);
   } else if (done) {
-    ++counters_.eager[c.why_eager];
+    ++counters_.eager[static_cast<size_t>(c.why_eager)];
     done = c.executable->Run(*queue_);
   }
   if (done) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -67,6 +68,7 @@ struct StepOptions {
   std::vector<int64_t> mixed_sizes;   // tokens of captured mixed steps; the largest always exists
   bool hidden = false;                // also compile steps that end in hidden states
   bool use_graphs = false;            // capture
+  std::function<void(const std::string&)> warn;  // hears of captures that failed
   int64_t block_size = 16;
   int64_t kv_blocks = 0;  // of each paged group
   int64_t slots = 0;      // of the sampler's group
@@ -83,9 +85,12 @@ class StepRunner {
   struct Memory {
     int64_t weights = 0, state = 0, arena = 0, inputs = 0;  // bytes
   };
+  // Why a step runs node by node.
+  enum class Eager : uint8_t { kNoGraphs, kHiddenStates, kCaptureFailed };
+  static constexpr std::array kEagerNames = {"no graphs", "hidden states", "capture failed"};
   struct Counters {
     int64_t captured = 0, replayed = 0;
-    std::map<std::string, int64_t> eager;  // by reason
+    std::array<int64_t, kEagerNames.size()> eager{};  // by Eager
   };
 
   // `graph`'s outputs are logits [O, V], tokens [O], log-probabilities and best ids. `weights` must
@@ -133,7 +138,7 @@ class StepRunner {
     int64_t tables_begin = 0;  // of the packed input: the first block table
     std::unique_ptr<vt::Executable> executable;
     vt::GraphHandle graph = 0;
-    const char* why_eager = "";
+    Eager why_eager = Eager::kNoGraphs;
     int64_t ids = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1, sampling = -1;
     int64_t state_read = -1, state_write = -1;
     struct Group {

@@ -24,13 +24,6 @@ bool IsTrue(std::string_view text) {
          text == "YES" || text == "on" || text == "ON";
 }
 
-std::string Trimmed(std::string text) {
-  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  while (!text.empty() && space(text.back())) text.pop_back();
-  while (!text.empty() && space(text.front())) text.erase(0, 1);
-  return text;
-}
-
 bool Cached(const Cache& cache, const RemoteFile& file) {
   std::error_code ec;
   return fs::file_size(cache.Blob(file.hash), ec) == file.size && !ec;
@@ -100,7 +93,7 @@ base::Status FetchAll(Hub& hub, const Cache& cache, const HubOptions& options,
 HubOptions FromEnvironment(const std::function<const char*(const char*)>& get) {
   const auto read = [&](const char* name) {
     const char* value = get(name);
-    return value == nullptr ? std::string() : Trimmed(value);
+    return value == nullptr ? std::string() : std::string(base::Trimmed(value));
   };
   HubOptions options;
   if (const std::string endpoint = read("HF_ENDPOINT"); !endpoint.empty())
@@ -121,7 +114,7 @@ HubOptions FromEnvironment(const std::function<const char*(const char*)>& get) {
   if (options.token.empty()) {
     std::string file = expanded(read("HF_TOKEN_PATH"));
     if (file.empty()) file = home + "/token";
-    if (auto text = base::os::ReadFile(file, 10000)) options.token = Trimmed(*text);
+    if (auto text = base::os::ReadFile(file, 10000)) options.token = base::Trimmed(*text);
   }
   options.offline = IsTrue(read("HF_HUB_OFFLINE"));
   return options;

@@ -47,125 +47,112 @@ void ReadToolChoice(Fields& f, ChatRequest* r) {
   }
 }
 
-template <typename T>
-Parsed<T> Done(const Fields& f, T request) {
+// A request of `known` fields, read by `read`; the first thing wrong with it is the answer.
+template <typename Request, typename Read>
+Parsed<Request> ParseAs(std::string_view body, std::span<const Field> known, Read read) {
+  Parsed<json::object> o = ParseBody(body);
+  if (auto* e = std::get_if<ApiError>(&o)) return *e;
+  Fields f(std::get<json::object>(o), known, "");
+  Request r;
+  if (!f.error()) read(f, r);
   if (f.error()) return *f.error();
-  return request;
+  return r;
 }
 
 }  // namespace
 
 Parsed<ChatRequest> ParseChat(std::string_view body) {
-  Parsed<json::object> o = ParseBody(body);
-  if (auto* e = std::get_if<ApiError>(&o)) return *e;
-  Fields f(std::get<json::object>(o), ChatFields(), "");
-  ChatRequest r;
-  if (f.error()) return *f.error();
-  ReadConversation(f, &r.chat);
-  ReadTools(f, &r.chat, &r.tool_names);
-  ReadToolChoice(f, &r);
-  ReadGenerate(f, &r);
-  ReadChatLogprobs(f, &r.sampling);
-  if (f.Has("max_completion_tokens")) {
-    int64_t tokens = 0;
-    f.Int("max_completion_tokens", &tokens, 0);
-    if (r.max_tokens && *r.max_tokens != tokens) {
-      f.Fail("max_completion_tokens", "and max_tokens differ: give one of them");
+  return ParseAs<ChatRequest>(body, ChatFields(), [](Fields& f, ChatRequest& r) {
+    ReadConversation(f, &r.chat);
+    ReadTools(f, &r.chat, &r.tool_names);
+    ReadToolChoice(f, &r);
+    ReadGenerate(f, &r);
+    ReadChatLogprobs(f, &r.sampling);
+    if (f.Has("max_completion_tokens")) {
+      int64_t tokens = 0;
+      f.Int("max_completion_tokens", &tokens, 0);
+      if (r.max_tokens && *r.max_tokens != tokens) {
+        f.Fail("max_completion_tokens", "and max_tokens differ: give one of them");
+      }
+      if (!r.max_tokens) r.max_tokens_field = "max_completion_tokens";
+      r.max_tokens = tokens;
     }
-    if (!r.max_tokens) r.max_tokens_field = "max_completion_tokens";
-    r.max_tokens = tokens;
-  }
-  if (r.max_tokens && *r.max_tokens == 0) {
-    f.Fail(r.max_tokens_field, "must be at least 1");
-  }
-  r.chat.now = std::chrono::system_clock::now();
-  return Done(f, std::move(r));
+    if (r.max_tokens && *r.max_tokens == 0) {
+      f.Fail(r.max_tokens_field, "must be at least 1");
+    }
+    r.chat.now = std::chrono::system_clock::now();
+  });
 }
 
 Parsed<CompletionRequest> ParseCompletion(std::string_view body) {
-  Parsed<json::object> o = ParseBody(body);
-  if (auto* e = std::get_if<ApiError>(&o)) return *e;
-  Fields f(std::get<json::object>(o), CompletionFields(), "");
-  CompletionRequest r;
-  if (f.error()) return *f.error();
-  ReadPrompts(f, "prompt", &r.prompts);
-  ReadGenerate(f, &r);
-  f.Int("logprobs", &r.sampling.logprobs, 0, engine::kMaxLogprobs);
-  f.Bool("echo", &r.echo);
-  f.Bool("add_special_tokens", &r.add_special_tokens);
-  if (r.prompts.size() * static_cast<size_t>(r.sampling.n) > kMaxChoicesInAll) {
-    f.Fail("n", fmt::format("times the number of prompts is over {}", kMaxChoicesInAll));
-  }
-  return Done(f, std::move(r));
+  return ParseAs<CompletionRequest>(body, CompletionFields(), [](Fields& f, CompletionRequest& r) {
+    ReadPrompts(f, "prompt", &r.prompts);
+    ReadGenerate(f, &r);
+    f.Int("logprobs", &r.sampling.logprobs, 0, engine::kMaxLogprobs);
+    f.Bool("echo", &r.echo);
+    f.Bool("add_special_tokens", &r.add_special_tokens);
+    if (r.prompts.size() * static_cast<size_t>(r.sampling.n) > kMaxChoicesInAll) {
+      f.Fail("n", fmt::format("times the number of prompts is over {}", kMaxChoicesInAll));
+    }
+  });
 }
 
 Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body) {
-  Parsed<json::object> o = ParseBody(body);
-  if (auto* e = std::get_if<ApiError>(&o)) return *e;
-  Fields f(std::get<json::object>(o), EmbeddingFields(), "");
-  EmbeddingRequest r;
-  if (f.error()) return *f.error();
-  f.String("model", &r.model, 1024);
-  ReadPrompts(f, "input", &r.inputs);
-  std::string format = "float";
-  f.String("encoding_format", &format, 64);
-  if (format != "float" && format != "base64") {
-    f.Fail("encoding_format",
-           fmt::format("must be float or base64, got '{}'", base::Printable(format)));
-  }
-  r.base64 = format == "base64";
-  f.Bool("add_special_tokens", &r.add_special_tokens);
-  f.Int("priority", &r.priority);
-  for (const Prompt& input : r.inputs) {
-    if (input.is_text && input.text.empty()) f.Fail("input", "must not be empty");
-  }
-  return Done(f, std::move(r));
+  return ParseAs<EmbeddingRequest>(body, EmbeddingFields(), [](Fields& f, EmbeddingRequest& r) {
+    f.String("model", &r.model, 1024);
+    ReadPrompts(f, "input", &r.inputs);
+    std::string format = "float";
+    f.String("encoding_format", &format, 64);
+    if (format != "float" && format != "base64") {
+      f.Fail("encoding_format",
+             fmt::format("must be float or base64, got '{}'", base::Printable(format)));
+    }
+    r.base64 = format == "base64";
+    f.Bool("add_special_tokens", &r.add_special_tokens);
+    f.Int("priority", &r.priority);
+    for (const Prompt& input : r.inputs) {
+      if (input.is_text && input.text.empty()) f.Fail("input", "must not be empty");
+    }
+  });
 }
 
 Parsed<TokenizeRequest> ParseTokenize(std::string_view body) {
-  Parsed<json::object> o = ParseBody(body);
-  if (auto* e = std::get_if<ApiError>(&o)) return *e;
-  Fields f(std::get<json::object>(o), TokenizeFields(), "");
-  TokenizeRequest r;
-  if (f.error()) return *f.error();
-  f.String("model", &r.model, 1024);
-  const bool chat = f.Has("messages");
-  if (chat == f.Has("prompt")) {
-    f.Fail("prompt", chat ? "and messages exclude each other" : "is missing (or messages)");
-  } else if (chat) {
-    std::vector<std::string> names;
-    ReadConversation(f, &r.chat);
-    ReadTools(f, &r.chat, &names);
-  } else {
-    r.prompt.emplace();
-    f.String("prompt", &*r.prompt, size_t{64} << 20);
-    for (const char* name : {"add_generation_prompt", "continue_final_message",
-                             "chat_template_kwargs", "tools", "documents"}) {
-      if (f.Has(name)) f.Fail(name, "belongs to messages, not to prompt");
+  return ParseAs<TokenizeRequest>(body, TokenizeFields(), [](Fields& f, TokenizeRequest& r) {
+    f.String("model", &r.model, 1024);
+    const bool chat = f.Has("messages");
+    if (chat == f.Has("prompt")) {
+      f.Fail("prompt", chat ? "and messages exclude each other" : "is missing (or messages)");
+    } else if (chat) {
+      std::vector<std::string> names;
+      ReadConversation(f, &r.chat);
+      ReadTools(f, &r.chat, &names);
+    } else {
+      r.prompt.emplace();
+      f.String("prompt", &*r.prompt, size_t{64} << 20);
+      for (const char* name : {"add_generation_prompt", "continue_final_message",
+                               "chat_template_kwargs", "tools", "documents"}) {
+        if (f.Has(name)) f.Fail(name, "belongs to messages, not to prompt");
+      }
     }
-  }
-  if (f.Has("add_special_tokens")) {
-    bool add = false;
-    f.Bool("add_special_tokens", &add);
-    if (chat && add) f.Fail("add_special_tokens", "is for prompts: the chat template writes them");
-    r.add_special_tokens = add;
-  }
-  f.Bool("return_token_strs", &r.return_token_strs);
-  r.chat.now = std::chrono::system_clock::now();
-  return Done(f, std::move(r));
+    if (f.Has("add_special_tokens")) {
+      bool add = false;
+      f.Bool("add_special_tokens", &add);
+      if (chat && add)
+        f.Fail("add_special_tokens", "is for prompts: the chat template writes them");
+      r.add_special_tokens = add;
+    }
+    f.Bool("return_token_strs", &r.return_token_strs);
+    r.chat.now = std::chrono::system_clock::now();
+  });
 }
 
 Parsed<DetokenizeRequest> ParseDetokenize(std::string_view body) {
-  Parsed<json::object> o = ParseBody(body);
-  if (auto* e = std::get_if<ApiError>(&o)) return *e;
-  Fields f(std::get<json::object>(o), DetokenizeFields(), "");
-  DetokenizeRequest r;
-  if (f.error()) return *f.error();
-  f.String("model", &r.model, 1024);
-  if (!f.Has("tokens")) f.Fail("tokens", "is missing");
-  f.Ids("tokens", &r.tokens, size_t{1} << 24);
-  f.Bool("skip_special_tokens", &r.skip_special_tokens);
-  return Done(f, std::move(r));
+  return ParseAs<DetokenizeRequest>(body, DetokenizeFields(), [](Fields& f, DetokenizeRequest& r) {
+    f.String("model", &r.model, 1024);
+    if (!f.Has("tokens")) f.Fail("tokens", "is missing");
+    f.Ids("tokens", &r.tokens, size_t{1} << 24);
+    f.Bool("skip_special_tokens", &r.skip_special_tokens);
+  });
 }
 
 }  // namespace vllm::server
