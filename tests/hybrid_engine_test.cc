@@ -240,7 +240,7 @@ TEST_F(CpuHybridTest, MixedRequestsEqualEachAlone) {
     options.enable_prefix_caching = caching;
     if (!caching) options.mamba_block_size = 0;
     options.max_model_len = 200;
-    options.kv_cache_memory = 120 * 2048;  // blocks of four tokens: some are pre-empted
+    options.kv_cache_memory = 60 * 10240;  // blocks of four tokens: some are pre-empted
     Collector sink;
     const auto engine = Load(options, sink);
     ASSERT_NE(engine, nullptr);
