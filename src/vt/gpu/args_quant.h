@@ -168,6 +168,7 @@ struct QuantTileArgs {
   int32_t k = 0, blocks = 0;  // blocks of 32 values a row of weights
   int32_t out_f32 = 0;
   int32_t packed = 0;  // rows of x can be read by 16 bytes
+  int32_t x_f32 = 0;   // x is of f32, whatever the kernel's type
 };
 // Blocks of a kernel: rows of x by rows of the weights, waves, and stages of unpacked weights.
 struct QuantTileShape {

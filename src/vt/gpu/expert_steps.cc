@@ -165,6 +165,7 @@ class Compiler {
     t.blocks = static_cast<int32_t>(PitchOf(s_.k) / 32);
     t.out_f32 = c_.value(l_.out).dtype == DType::kF32 ? 1 : 0;
     t.packed = c_.Aligned(l_.x) ? 1 : 0;
+    t.x_f32 = c_.value(l_.x).dtype == DType::kF32 ? 1 : 0;
     t.segment.column = column;
     if (IsQuantMatrix(c_.value(matrix))) {
       t.segment.w = QuantMatrixOf(c_, matrix);
@@ -266,7 +267,8 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d
     // A wave of an act_mul has rows of both weights.
     return l.act == RowFn::kNone || g.value(l.matrices[0]).dtype == g.value(l.matrices[1]).dtype;
   }
-  return n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type;
+  return n.op == Op::kGroupedLinear &&
+         (g.value(l.x).dtype == d.value_type || g.value(l.x).dtype == DType::kF32);
 }
 
 int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {

@@ -8,7 +8,10 @@
 #include "vt/gpu/args_linear.h"
 #include "vt/gpu/blas_lt.h"
 #include "vt/gpu/context.h"
+#include "vt/gpu/expert_steps.h"
 #include "vt/gpu/linear_plan.h"
+#include "vt/gpu/quant_plan.h"
+#include "vt/gpu/quant_steps.h"
 #include "vt/ir/rewrite.h"
 
 namespace vt::gpu {
@@ -88,7 +91,9 @@ LinearShape ShapeOf(const ir::Graph& g, const LinearNode& l, const ir::Bucket& b
   const ir::Shape& x = g.value(l.x).shape;
   s.rows = x.size() > 1 ? ir::Rows(x, b) : 1;
   s.k = x.back().At(b);
-  for (const ir::ValueId w : l.weights) s.segments.push_back(g.value(w).shape[0].At(b));
+  for (const ir::ValueId w : l.weights) {
+    if (!IsQuantMatrix(g.value(w))) s.segments.push_back(g.value(w).shape[0].At(b));
+  }
   s.act_mul = l.act != RowFn::kNone;
   s.input = l.input;
   return s;
@@ -99,16 +104,23 @@ class Compiler {
   Compiler(const Context& c, ir::NodeId id) : c_(c), id_(id), l_(Read(c.node(id))) {}
 
   void Run() {
+    const QuantLinear quant = {l_.x, l_.residual, l_.out, l_.weights, l_.biases, l_.act};
+    if (c_.value(l_.x).dtype == ir::DType::kQ8_A32) return CompileQuantGemv(c_, id_, quant);
     shape_ = ShapeOf(c_.plan.graph, l_, c_.bucket());
     x_ = RowsOf(l_.x);
     out_ = RowsOf(l_.out);
     if (l_.residual != ir::kNone) residual_ = RowsOf(l_.residual);
     shape_.aligned = c_.Aligned(l_.x) && x_.inner == 1;
-    plan_ = PlanLinear(shape_, c_.device);
+    if (!shape_.segments.empty()) plan_ = PlanLinear(shape_, c_.device);
     if (plan_.kernel != LinearKernel::kNone &&
         (x_.inner != 1 || out_.inner != 1 || residual_.inner != 1))
       plan_.kernel = LinearKernel::kTile;
     for (size_t i = 0; i < l_.weights.size(); ++i) {
+      if (IsQuantMatrix(c_.value(l_.weights[i]))) {
+        if (!Expanded(i)) CompileQuantTile(c_, id_, quant, i, columns_);
+        columns_ += static_cast<int32_t>(c_.value(l_.weights[i]).shape[0].At(c_.bucket()));
+        continue;
+      }
       const Matrix m = c_.MatrixOf(l_.weights[i]);
       LinearSegment s;
       s.w = m.data;
@@ -118,6 +130,7 @@ class Compiler {
       if (!shape_.act_mul) columns_ += s.rows;
       segments_.push_back(s);
     }
+    if (segments_.empty()) return;
     switch (plan_.kernel) {
       case LinearKernel::kSkinny:
         for (size_t i = 0; i < segments_.size(); i += kLinearSegments)
@@ -222,7 +235,7 @@ class Compiler {
     for (size_t i = 0; i < segments_.size();) {
       const size_t first = i;
       int64_t rows = 0;
-      while (i < segments_.size() &&
+      while (i < segments_.size() && segments_[i].column == segments_[first].column + rows &&
              segments_[i].w == static_cast<const std::byte*>(segments_[first].w) +
                                    rows * PitchOf(shape_.k) * bytes)
         rows += segments_[i++].rows;
@@ -230,6 +243,25 @@ class Compiler {
       if (Product(together, rows)) continue;
       for (const LinearSegment& s : together) Tile(s);
     }
+  }
+
+  // A quantised weight as values in the workspace, behind the library's own. False: as Product.
+  bool Expanded(size_t i) {
+    const int64_t rows = c_.value(l_.weights[i]).shape[0].At(c_.bucket());
+    if (!shape_.aligned || out_.inner != 1 || residual_.inner != 1 ||
+        QuantExpandBytes(shape_.rows, rows, shape_.k, c_.device) == 0)
+      return false;
+    LinearSegment s;
+    s.w = c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear +
+          kLibraryWorkspace;
+    s.bias = l_.biases.empty() ? nullptr : c_.Vector(l_.biases[i]);
+    s.rows = static_cast<int32_t>(rows);
+    s.column = columns_;
+    const size_t before = c_.launches.size();
+    CompileQuantExpand(c_, id_, l_.weights[i], const_cast<void*>(s.w));
+    if (Product({&s, 1}, rows)) return true;
+    c_.launches.resize(before);
+    return false;
   }
 
   // False: the library has no kernel for it, and nothing was emitted.
@@ -325,6 +357,17 @@ void CompileLinear(const Context& c, ir::NodeId id) { Compiler(c, id).Run(); }
 bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d) {
   const LinearNode l = Read(n);
+  const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
+  if (g.value(l.x).dtype == ir::DType::kQ8_A32) {
+    if (!std::all_of(l.weights.begin(), l.weights.end(), quantised)) return false;
+    // An act_mul's wave has rows of both weights.
+    return n.op == Op::kLinear || n.op == Op::kLinearAdd ||
+           (n.op == Op::kLinearActMul &&
+            g.value(l.weights[0]).dtype == g.value(l.weights[1]).dtype);
+  }
+  if (std::any_of(l.weights.begin(), l.weights.end(), quantised) && n.op != Op::kLinear &&
+      n.op != Op::kLinearAdd)
+    return false;
   LinearShape shape = ShapeOf(g, l, b);
   // What leaves the graph is f32; kernels read and add the device's values.
   for (const ir::ValueId v : {l.x, l.residual, l.add, l.sum}) {
@@ -339,12 +382,21 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
 }
 
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
+  int64_t bytes = ExpertWorkspace(g, b, d);
   for (const ir::Node& n : g.nodes) {
     if (n.op != Op::kLinear && n.op != Op::kLinearAdd) continue;
-    if (PlanLinear(ShapeOf(g, Read(n), b), d).kernel == LinearKernel::kLibrary)
-      return kLibraryWorkspace;
+    const LinearNode l = Read(n);
+    if (g.value(l.x).dtype == ir::DType::kQ8_A32) continue;
+    const LinearShape shape = ShapeOf(g, l, b);
+    if (!shape.segments.empty() && PlanLinear(shape, d).kernel == LinearKernel::kLibrary)
+      bytes = std::max(bytes, kLibraryWorkspace);
+    for (const ir::ValueId w : l.weights) {
+      if (!IsQuantMatrix(g.value(w))) continue;
+      const int64_t values = QuantExpandBytes(shape.rows, g.value(w).shape[0].At(b), shape.k, d);
+      if (values > 0) bytes = std::max(bytes, kLibraryWorkspace + values);
+    }
   }
-  return 0;
+  return bytes;
 }
 
 }  // namespace vt::gpu

@@ -65,6 +65,12 @@ QuantTilePlan PlanQuantExpertTile(int64_t rows, int64_t experts, const DeviceFac
   return WithShared({kQuantTileSome, "quant_expert_tile_some", 0}, bytes);
 }
 
+int64_t QuantExpandBytes(int64_t rows, int64_t weight_rows, int64_t k, const DeviceFacts& device) {
+  constexpr int64_t kRows = 128, kMostBytes = int64_t{512} << 20;
+  const int64_t bytes = weight_rows * k * ir::Info(device.value_type).bytes;
+  return device.blas != nullptr && rows >= kRows && bytes <= kMostBytes ? bytes : 0;
+}
+
 QuantTilePlan PlanQuantTile(int64_t rows, const DeviceFacts& device) {
   const int64_t bytes = ir::Info(device.value_type).bytes;
   QuantTilePlan plan = {kQuantTile4, "quant_tile", 0};

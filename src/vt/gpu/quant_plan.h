@@ -29,6 +29,11 @@ inline int64_t QuantUnits(int64_t rows, bool act_mul) {
   return act_mul ? rows : (rows + kQuantUnit - 1) / kQuantUnit;
 }
 
+// Bytes of the values that a matrix is expanded to for the vendor's library, where that is faster
+// than tiles: rows enough that each value is used often, and a matrix that is not too large. 0: it
+// is not.
+int64_t QuantExpandBytes(int64_t rows, int64_t weight_rows, int64_t k, const DeviceFacts& device);
+
 struct QuantTilePlan {
   QuantTileShape shape;
   const char* kernel;  // without its type

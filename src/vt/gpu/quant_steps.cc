@@ -102,21 +102,38 @@ void CompileQuantize(const Context& c, ir::NodeId id) {
   c.Emit(id, "quantize_norm", c.device.value_type, config, a);
 }
 
-void CompileQuantEmbed(const Context& c, ir::NodeId id) {
-  const ir::Node& n = c.node(id);
-  QuantExpandArgs a;
+namespace {
+
+void EmitExpand(const Context& c, ir::NodeId id, QuantExpandArgs a, int64_t rows, DType type) {
   a.header = c.header();
-  a.w = QuantMatrixOf(c, n.inputs[0]);
-  a.index = c.Ints(n.inputs[1]);
-  a.y = c.RowsOf(n.outputs[0]);
   a.blocks = a.y.width / 32;
-  a.count = c.CountOf(n.outputs[0]);
-  const int64_t threads = c.MostRows(n.outputs[0]) * a.blocks;
+  const int64_t threads = rows * a.blocks;
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>((threads + kQuantExpandThreads - 1) / kQuantExpandThreads);
   config.threads = kQuantExpandThreads;
   config.early = true;
-  c.Emit(id, "quant_expand", c.value(n.outputs[0]).dtype, config, a);
+  c.Emit(id, "quant_expand", type, config, a);
+}
+
+}  // namespace
+
+void CompileQuantEmbed(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  QuantExpandArgs a;
+  a.w = QuantMatrixOf(c, n.inputs[0]);
+  a.index = c.Ints(n.inputs[1]);
+  a.y = c.RowsOf(n.outputs[0]);
+  a.count = c.CountOf(n.outputs[0]);
+  EmitExpand(c, id, a, c.MostRows(n.outputs[0]), c.value(n.outputs[0]).dtype);
+}
+
+void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, void* to) {
+  QuantExpandArgs a;
+  a.w = QuantMatrixOf(c, weight);
+  const auto k = static_cast<int32_t>(c.value(weight).shape.back().At(c.bucket()));
+  a.y = {to, k, 1, k};
+  a.count = {Of::kOne, a.w.rows};
+  EmitExpand(c, id, a, a.w.rows, c.device.value_type);
 }
 
 void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {

@@ -28,6 +28,8 @@ struct QuantLinear {
 void CompileQuantize(const Context& c, ir::NodeId id);
 // embed.
 void CompileQuantEmbed(const Context& c, ir::NodeId id);
+// All values of a matrix to `to`, [rows][k] of the device's type.
+void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, void* to);
 // Of x in int8 blocks.
 void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l);
 // One of its weights beside x of the device's values; `column` of the output is its first.

@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "vt/gpu/args_rows.h"
 #include "vt/gpu/context.h"
+#include "vt/gpu/quant_steps.h"
 #include "vt/gpu/rows_work.h"
 
 namespace vt::gpu {
@@ -162,7 +163,7 @@ class RowNode {
 };
 
 void EmitMap(RowNode& r, RowsMapArgs& a, ir::ValueId over, int64_t width) {
-  r.Plain({a.x, a.b, a.y});
+  r.Plain({a.x, a.binary == RowBinary::kMulRow ? View() : a.b, a.y});
   a.work = r.Chunked(over, width);
   r.Emit("rows_map", a);
 }
@@ -305,6 +306,8 @@ void CompileRows(const Context& c, ir::NodeId id) {
       return CompileMap(r, Binary(RowBinary::kMul));
     case Op::kDiv:
       return CompileMap(r, Binary(RowBinary::kDiv));
+    case Op::kScaleRows:
+      return CompileMap(r, Binary(RowBinary::kMulRow));
     case Op::kScale: {
       const auto& a = n.attrs.as<ir::ScaleAttrs>();
       return CompileMap(r, Fn(RowFn::kScale, a.multiply, a.add));
@@ -323,6 +326,7 @@ void CompileRows(const Context& c, ir::NodeId id) {
     case Op::kConvert:
       return CompileMap(r, {});
     case Op::kEmbed:
+      if (IsQuantMatrix(c.value(n.inputs[0]))) return CompileQuantEmbed(c, id);
       return CompileTakeRows(r, true, 0);
     case Op::kGather:
       return CompileTakeRows(r, false, c.MostRows(n.inputs[0]));

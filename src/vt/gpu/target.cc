@@ -3,6 +3,10 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "vt/gpu/expert_steps.h"
+#include "vt/gpu/quant_layout.h"
+#include "vt/gpu/quant_plan.h"
+#include "vt/gpu/quant_steps.h"
 #include "vt/ir/rewrite.h"
 
 namespace vt::gpu {
@@ -10,7 +14,7 @@ namespace {
 
 using ir::Op;
 
-enum class Family { kRows, kLinear, kAttention, kChoice, kNone };
+enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent };
 
 Family FamilyOf(Op op) {
   switch (op) {
@@ -32,11 +36,21 @@ Family FamilyOf(Op op) {
     case Op::kSample:
     case Op::kTopLogprobs:
       return Family::kChoice;
+    case Op::kRouter:
+    case Op::kGroupedLinear:
+    case Op::kGroupedLinearActMul:
+    case Op::kGroupedLinearSum:
+    case Op::kExpertSum:
+      return Family::kExperts;
+    case Op::kCausalConv:
+    case Op::kGatedDelta:
+    case Op::kGatedDeltaNet:
+      return Family::kRecurrent;
     case Op::kQuantize:
     case Op::kRmsNormQuantize:
     case Op::kAddRmsNormQuantize:
     case Op::kActMulQuantize:
-      return Family::kNone;
+      return Family::kQuantize;
     default:
       return Family::kRows;
   }
@@ -70,8 +84,10 @@ bool GpuTarget::Supports(const ir::Graph& graph, const ir::Node& node,
       return SupportsLinear(graph, node, bucket, facts_);
     case Family::kAttention:
       return SupportsAttention(graph, node, bucket, facts_);
-    case Family::kNone:
-      return false;
+    case Family::kExperts:
+      return SupportsExperts(graph, node, facts_);
+    case Family::kRecurrent:
+      return SupportsRecurrent(graph, node, bucket, facts_);
     default:
       return true;
   }
@@ -116,9 +132,20 @@ int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   return launches ? static_cast<int64_t>(launches->size()) : -1;
 }
 
-ir::WeightLayout GpuTarget::LayoutFor(ir::DType, int64_t rows, int64_t columns,
+ir::DType GpuTarget::ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const {
+  return QuantFormatOf(weight) && bucket.tokens <= kQuantTokens ? ir::DType::kQ8_A32
+                                                                : facts_.value_type;
+}
+
+ir::DType GpuTarget::HeldFormat(ir::DType stored) const {
+  return QuantFormatOf(stored) ? stored : facts_.value_type;
+}
+
+ir::WeightLayout GpuTarget::LayoutFor(ir::DType format, int64_t rows, int64_t columns,
                                       ir::WeightUse use) const {
   if (use == ir::WeightUse::kPlain) return {kVectorLayout, rows * columns * 4};
+  if (const auto quant = QuantFormatOf(format))
+    return {QuantLayoutName(format), QuantLayout::Of(*quant, rows, columns).bytes};
   return {MatrixLayout(facts_.value_type),
           rows * PitchOf(columns) * ir::Info(facts_.value_type).bytes};
 }
@@ -144,8 +171,12 @@ void CompileNode(const Context& c, ir::NodeId id) {
       return CompileAttention(c, id);
     case Family::kChoice:
       return CompileChoice(c, id);
-    case Family::kNone:
-      return c.Fail(id, "is not supported");
+    case Family::kRecurrent:
+      return CompileRecurrent(c, id);
+    case Family::kQuantize:
+      return CompileQuantize(c, id);
+    case Family::kExperts:
+      return CompileExperts(c, id);
   }
 }
 

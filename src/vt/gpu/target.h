@@ -19,10 +19,8 @@ class GpuTarget : public ir::Target {
   int64_t WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& bucket) const override;
   int64_t Launches(const ir::Plan& plan) const override;
   ir::DType ValueType() const override { return facts_.value_type; }
-  ir::DType ActivationFormat(ir::DType, const ir::Bucket&) const override {
-    return facts_.value_type;
-  }
-  ir::DType HeldFormat(ir::DType) const override { return facts_.value_type; }
+  ir::DType ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const override;
+  ir::DType HeldFormat(ir::DType stored) const override;
   ir::WeightLayout LayoutFor(ir::DType format, int64_t rows, int64_t columns,
                              ir::WeightUse use) const override;
   std::string PickKernel(const ir::Graph& graph, const ir::Node& node,
