@@ -14,7 +14,7 @@ namespace vt::ir {
 float HalfToFloat(uint16_t h);
 uint16_t FloatToHalf(float f);  // round to nearest even
 float F8ToFloat(uint8_t v);     // E4M3
-uint8_t FloatToF8(float f);     // to the nearest, ties to even; what is too large becomes the largest
+uint8_t FloatToF8(float f);  // to the nearest, ties to even; what is too large becomes the largest
 inline float BFloatToFloat(uint16_t b) {
   const uint32_t u = static_cast<uint32_t>(b) << 16;
   float f;
@@ -27,8 +27,9 @@ uint16_t FloatToBFloat(float f);  // round to nearest even; NaN stays NaN
 // an integer type.
 void Dequantize(DType t, const void* src, float* dst, int64_t count);
 
-// f32 to `t`. For the quantised formats: a plain round-to-nearest fit of each block (K-quants with
-// a small search for scale and minimum), good enough for tests and dummy weights.
+// f32 to `t`, as vllm-quantize writes it. The same bytes on every machine. K-quants and the IQ4
+// formats search scales and minimums for the least error, the others round to nearest. REQUIRES,
+// for a good file: finite values that halves can hold.
 void Quantize(DType t, const float* src, void* dst, int64_t count);
 
 // One Q8_A32 block: scale, sums of q over values 0..15 and 16..31, values. scale = max|x| / 127.
