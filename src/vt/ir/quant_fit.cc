@@ -189,18 +189,18 @@ float FitIQ4(const float* values) {
   if (r.extreme == 0) return 0;
   const float* x = r.values;
   Projection best;
-  for (const float end : {-127.0f, 113.0f}) {
-    for (int step = -7; step <= 7; ++step) {
-      const float inverse = end + static_cast<float>(step);
-      Projection trial;
-      for (int j = 0; j < 32; ++j) {
-        const auto q = static_cast<float>(kIQ4Values[NearestIQ4(x[j] * inverse)]);
-        const float wq = x[j] * x[j] * q;
-        trial.xq += wq * x[j];
-        trial.qq += wq * q;
-      }
-      if (trial.Beats(best)) best = trial;
+  // The extreme value sits near the long end of the table; the short one is worth one trial, since
+  // scales of both signs share a superblock's worse.
+  for (int step = -7; step <= 8; ++step) {
+    const float inverse = step == 8 ? 127.0f : -127.0f + static_cast<float>(step);
+    Projection trial;
+    for (int j = 0; j < 32; ++j) {
+      const auto q = static_cast<float>(kIQ4Values[NearestIQ4(x[j] * inverse)]);
+      const float wq = x[j] * x[j] * q;
+      trial.xq += wq * x[j];
+      trial.qq += wq * q;
     }
+    if (trial.Beats(best)) best = trial;
   }
   return best.qq > 0 ? best.scale() * r.extreme : 0;
 }

@@ -46,8 +46,7 @@ Affine FitAffine(const float* x, const float* weights, int n, const AffineSearch
 // Index of the IQ4 value that is nearest to x.
 int NearestIQ4(float x);
 
-// The scale of 32 values for the codes of the IQ4 table, weighted by x^2; the extreme value may sit
-// on either end of the table.
+// The scale of 32 values for the codes of the IQ4 table, weighted by x^2.
 float FitIQ4(const float* x);
 
 }  // namespace vt::ir
