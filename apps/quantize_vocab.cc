@@ -166,6 +166,8 @@ Result<Candidate> Find(const Tokenizer& tokenizer, const Vocab& vocab, bool byte
   for (const Candidate& c : Candidates(byte_level)) {
     GgufVocab view = vocab.View(c.model, c.pre);
     view.add_space_prefix = c.space_prefix;
+    view.unk_id = tokenizer.unk_id();
+    view.add_bos = view.add_eos = false;  // the probe has none
     const Result<std::unique_ptr<Tokenizer>> other = Tokenizer::FromGguf(view);
     if (!other) return other.error();
     const Result<std::vector<int32_t>> got =

@@ -157,7 +157,10 @@ Result<std::unique_ptr<TensorSource>> TensorSource::Open(const std::string& path
       return std::any_of(names->begin(), names->end(),
                          [&](const std::string& n) { return base::EndsWith(n, suffix); });
     };
-    gguf = any(".gguf") && !any(".safetensors") && !any(".safetensors.index.json");
+    const bool safetensors = any(".safetensors") || any(".safetensors.index.json");
+    if (!safetensors && !any(".gguf"))
+      return Error{Code::kNotFound, path + ": neither *.safetensors nor *.gguf in this folder"};
+    gguf = !safetensors;
   } else if (!base::os::FileExists(path)) {
     return Error{Code::kNotFound, path + ": no such file or folder"};
   }
