@@ -42,6 +42,10 @@ Status CheckOut(const Flags& f, const TensorSource& source) {
     return Error{Code::kInvalidArgument,
                  fmt::format("--out {}: is a folder; give the name of a .gguf file", f.out)};
   }
+  if (fs::exists(f.out, ec) && !fs::is_regular_file(f.out, ec)) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("--out {}: is no regular file, so it cannot be replaced", f.out)};
+  }
   for (const std::string& file : source.files()) {
     if (fs::equivalent(file, f.out, ec) && !ec) {
       return Error{Code::kInvalidArgument,

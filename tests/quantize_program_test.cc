@@ -44,6 +44,7 @@ TEST_F(QuantizeProgram, UsageErrorsEndWithTwo) {
   Refused(model + "--out " + Path("q.gguf") + " --threads -1", 2, "--threads");
   Refused(model + "--out " + Path("q.gguf") + " --no-such-flag", 2, "--no-such-flag");
   Refused(model + "--out " + folder_.string(), 2, "folder");
+  Refused(model + "--out /dev/null", 2, "/dev/null");
   const Ended help = Run("vllm-quantize --help");
   EXPECT_EQ(help.code, 0);
   for (const char* word : {"--model", "--out", "--type", "--threads", "--allow-requantize",

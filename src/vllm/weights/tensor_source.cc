@@ -149,7 +149,7 @@ int64_t TensorSource::vocab_size() const {
 
 Result<std::unique_ptr<TensorSource>> TensorSource::Open(const std::string& path) {
   std::unique_ptr<TensorSource> out;
-  bool gguf = base::EndsWith(path, ".gguf");
+  bool gguf = !base::EndsWith(path, ".safetensors") && !base::EndsWith(path, "config.json");
   if (base::os::IsDirectory(path)) {
     const Result<std::vector<std::string>> names = base::os::ListDirectory(path);
     if (!names) return names.error();
