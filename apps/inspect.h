@@ -28,5 +28,6 @@ void AddDevices(CLI::App& app, Action& action);  // modules and devices found
 void AddTokenize(CLI::App& app, Action& action);
 void AddDetokenize(CLI::App& app, Action& action);
 void AddTemplate(CLI::App& app, Action& action);
+void AddPerplexity(CLI::App& app, Action& action);  // how well it foretells a text
 
 }  // namespace apps

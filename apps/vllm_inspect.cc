@@ -6,8 +6,10 @@
 namespace {
 
 int Inspect(int argc, char** argv) {
-  CLI::App app("Look into a model: its files, graph, plan, tokens, template and log-probabilities.",
-               apps::kInspect);
+  CLI::App app(
+      "Look into a model: its files, graph, plan, tokens, template, log-probabilities and "
+      "perplexity.",
+      apps::kInspect);
   app.require_subcommand(1);
   apps::Action action;
   apps::AddInfo(app, action);
@@ -17,6 +19,7 @@ int Inspect(int argc, char** argv) {
   apps::AddTokenize(app, action);
   apps::AddDetokenize(app, action);
   apps::AddTemplate(app, action);
+  apps::AddPerplexity(app, action);
   apps::AddDevices(app, action);
   if (const int code = apps::Parse(app, argc, argv); code >= 0) return code;
   return action();

@@ -61,22 +61,23 @@ struct Mix::Entry {
   std::string_view name;
   Kind kind;
   DType base;
+  uint32_t file_type;  // llama.cpp's enumeration of files
 };
 
 std::span<const Mix::Entry> Mix::Table() {
   static constexpr std::array<Entry, 23> kTable = {{
-      {"Q2_K_S", Kind::kQ2KS, DType::kQ2_K},  {"Q2_K", Kind::kQ2K, DType::kQ2_K},
-      {"Q3_K_S", Kind::kQ3KS, DType::kQ3_K},  {"Q3_K_M", Kind::kQ3KM, DType::kQ3_K},
-      {"Q3_K", Kind::kQ3KM, DType::kQ3_K},    {"Q3_K_L", Kind::kQ3KL, DType::kQ3_K},
-      {"IQ4_XS", Kind::kIQ4, DType::kIQ4_XS}, {"IQ4_NL", Kind::kIQ4, DType::kIQ4_NL},
-      {"Q4_0", Kind::kUniform, DType::kQ4_0}, {"Q4_K_S", Kind::kQ4KS, DType::kQ4_K},
-      {"Q4_K_M", Kind::kQ4KM, DType::kQ4_K},  {"Q4_K", Kind::kQ4KM, DType::kQ4_K},
-      {"Q4_1", Kind::kUniform, DType::kQ4_1}, {"Q5_0", Kind::kUniform, DType::kQ5_0},
-      {"Q5_K_S", Kind::kQ5KS, DType::kQ5_K},  {"Q5_K_M", Kind::kQ5KM, DType::kQ5_K},
-      {"Q5_K", Kind::kQ5KM, DType::kQ5_K},    {"Q5_1", Kind::kUniform, DType::kQ5_1},
-      {"Q6_K", Kind::kQ6K, DType::kQ6_K},     {"Q8_0", Kind::kUniform, DType::kQ8_0},
-      {"F16", Kind::kPlain, DType::kF16},     {"BF16", Kind::kPlain, DType::kBF16},
-      {"F32", Kind::kPlain, DType::kF32},
+      {"Q2_K_S", Kind::kQ2KS, DType::kQ2_K, 21},  {"Q2_K", Kind::kQ2K, DType::kQ2_K, 10},
+      {"Q3_K_S", Kind::kQ3KS, DType::kQ3_K, 11},  {"Q3_K_M", Kind::kQ3KM, DType::kQ3_K, 12},
+      {"Q3_K", Kind::kQ3KM, DType::kQ3_K, 12},    {"Q3_K_L", Kind::kQ3KL, DType::kQ3_K, 13},
+      {"IQ4_XS", Kind::kIQ4, DType::kIQ4_XS, 30}, {"IQ4_NL", Kind::kIQ4, DType::kIQ4_NL, 25},
+      {"Q4_0", Kind::kUniform, DType::kQ4_0, 2},  {"Q4_K_S", Kind::kQ4KS, DType::kQ4_K, 14},
+      {"Q4_K_M", Kind::kQ4KM, DType::kQ4_K, 15},  {"Q4_K", Kind::kQ4KM, DType::kQ4_K, 15},
+      {"Q4_1", Kind::kUniform, DType::kQ4_1, 3},  {"Q5_0", Kind::kUniform, DType::kQ5_0, 8},
+      {"Q5_K_S", Kind::kQ5KS, DType::kQ5_K, 16},  {"Q5_K_M", Kind::kQ5KM, DType::kQ5_K, 17},
+      {"Q5_K", Kind::kQ5KM, DType::kQ5_K, 17},    {"Q5_1", Kind::kUniform, DType::kQ5_1, 9},
+      {"Q6_K", Kind::kQ6K, DType::kQ6_K, 18},     {"Q8_0", Kind::kUniform, DType::kQ8_0, 7},
+      {"F16", Kind::kPlain, DType::kF16, 1},      {"BF16", Kind::kPlain, DType::kBF16, 32},
+      {"F32", Kind::kPlain, DType::kF32, 0},
   }};
   return kTable;
 }
@@ -97,6 +98,7 @@ base::Result<Mix> Mix::FromName(std::string_view name) {
     mix.name_ = e.name;
     mix.kind_ = e.kind;
     mix.base_ = e.base;
+    mix.file_type_ = e.file_type;
     return mix;
   }
   return base::Error{base::Code::kInvalidArgument,
@@ -104,19 +106,51 @@ base::Result<Mix> Mix::FromName(std::string_view name) {
                                  base::Printable(name), fmt::join(Names(), ", "))};
 }
 
+bool Mix::Keeps(std::string_view name, const std::vector<int64_t>& shape) {
+  static constexpr std::array<std::string_view, 19> kSmall = {"_norm.weight",
+                                                              "ffn_gate_inp.weight",
+                                                              "altup",
+                                                              "laurel",
+                                                              "per_layer_model_proj",
+                                                              "position_embd",
+                                                              "token_types",
+                                                              "ssm_conv1d",
+                                                              "shortconv.conv.weight",
+                                                              "indexer.k_proj.weight",
+                                                              "indexer.q_proj.weight",
+                                                              "time_mix_first.weight",
+                                                              "time_mix_w",
+                                                              "time_mix_v",
+                                                              "time_mix_a",
+                                                              "time_mix_g",
+                                                              "time_mix_decay_w",
+                                                              "time_mix_lerp_fused.weight",
+                                                              "attn_rel_b.weight"};
+  return shape.size() < 2 || !base::EndsWith(name, "weight") ||
+         std::any_of(kSmall.begin(), kSmall.end(), [&](std::string_view part) {
+           return name.find(part) != std::string_view::npos;
+         });
+}
+
+bool Mix::IsValue(std::string_view name) {
+  return name.find("attn_v.weight") != std::string_view::npos ||
+         name.find("attn_qkv.weight") != std::string_view::npos ||
+         name.find("attn_kv_b.weight") != std::string_view::npos;
+}
+
 DType Mix::Choose(const MixModel& model, std::string_view name,
                   const std::vector<int64_t>& shape) const {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
-  // Vectors and norms stay as they are: f32.
-  if (shape.size() < 2 || !base::EndsWith(name, "weight") || has("_norm.weight"))
-    return DType::kF32;
-  // What chooses experts, and the small convolution, stay too.
-  if (has("ffn_gate_inp") || has("ssm_conv1d")) return DType::kF32;
+  if (Keeps(name, shape)) return DType::kF32;
   if (kind_ == Kind::kPlain) return base_;
-  const int64_t row = shape.back(), layer = LayerOf(name),
-                layers = std::max<int64_t>(model.layers, 1);
+  const int64_t row = shape.back();
+  int64_t layer = LayerOf(name), layers = std::max<int64_t>(model.layers, 1);
+  const std::vector<int64_t>& values = model.value_layers;
+  if (IsValue(name) && !values.empty()) {
+    layer = std::lower_bound(values.begin(), values.end(), layer) - values.begin();
+    layers = static_cast<int64_t>(values.size());
+  }
   const bool many = model.heads_per_kv_head >= 4;
-  const bool eight = model.experts == 8;  // Mixtral 8x7B: attention is cheap beside the experts
   DType type = base_;
 
   if (name == "output.weight" || (name == "token_embd.weight" && model.tied_embeddings)) {
@@ -125,7 +159,7 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
     } else if (type != DType::kQ8_0) {
       type = DType::kQ6_K;
     }
-  } else if (has("attn_v.weight") || has("attn_qkv.weight")) {
+  } else if (IsValue(name)) {
     switch (kind_) {
       case Kind::kQ2K:
         type = many ? DType::kQ4_K : DType::kQ3_K;
@@ -153,10 +187,10 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
         break;
     }
     // 70B models (80 layers): eight heads share each value, so these bits are cheap.
-    if (layers == 80 && (type == DType::kQ3_K || type == DType::kQ4_K)) type = DType::kQ5_K;
-    if (eight) type = DType::kQ8_0;
-  } else if (has("attn_k.weight")) {
-    if (eight) type = DType::kQ8_0;
+    if (model.layers == 80 && (type == DType::kQ3_K || type == DType::kQ4_K)) type = DType::kQ5_K;
+    if (model.experts == 8) type = DType::kQ8_0;  // Mixtral's attention is small beside its experts
+  } else if (has("attn_k.weight") && model.experts == 8) {
+    type = DType::kQ8_0;
   } else if (has("ffn_down")) {
     switch (kind_) {
       case Kind::kQ2K:
@@ -182,19 +216,10 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
       default:
         break;
     }
-  } else if (has("attn_output.weight") && eight) {
-    switch (kind_) {
-      case Kind::kQ2K:
-      case Kind::kQ3KS:
-      case Kind::kQ3KM:
-      case Kind::kQ4KS:
-      case Kind::kQ4KM:
-      case Kind::kIQ4:
-        type = DType::kQ5_K;
-        break;
-      default:
-        break;
-    }
+  } else if (has("attn_output.weight") && model.experts == 8) {
+    if (kind_ != Kind::kUniform && kind_ != Kind::kQ2KS && kind_ != Kind::kQ3KL &&
+        kind_ != Kind::kQ5KS && kind_ != Kind::kQ5KM && kind_ != Kind::kQ6K)
+      type = DType::kQ5_K;
   } else if (has("attn_output.weight")) {
     switch (kind_) {
       case Kind::kQ2K:

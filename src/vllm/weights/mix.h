@@ -16,8 +16,10 @@ namespace vllm::weights {
 struct MixModel {
   int64_t layers = 0;
   int64_t heads_per_kv_head = 1;
-  int64_t experts = 0;
   bool tied_embeddings = true;  // the model has no output.weight
+  int64_t experts = 0;
+  // The layers whose attention has a value matrix, which rules for it count; empty: all of them.
+  std::vector<int64_t> value_layers = {};
 };
 
 class Mix {
@@ -27,11 +29,19 @@ class Mix {
   static base::Result<Mix> FromName(std::string_view name);
   static std::vector<std::string_view> Names();
 
-  // The format of a tensor by its GGUF name and shape (outermost first).
+  // The format of a tensor by its GGUF name and shape (outermost first); f32 for those it Keeps.
   vt::ir::DType Choose(const MixModel& model, std::string_view gguf_name,
                        const std::vector<int64_t>& shape) const;
 
+  // Whether every mix leaves this tensor in the type it has: norms, biases, routers, and what else
+  // is too small to be worth it.
+  static bool Keeps(std::string_view gguf_name, const std::vector<int64_t>& shape);
+  // Whether rules for the attention's value matrix are meant for it.
+  static bool IsValue(std::string_view gguf_name);
+
   std::string_view name() const { return name_; }
+  // GGUF's general.file_type.
+  uint32_t file_type() const { return file_type_; }
 
  private:
   // kUniform: one format but for the output. kPlain: no quantisation.
@@ -55,6 +65,7 @@ class Mix {
 
   std::string_view name_;
   Kind kind_ = Kind::kPlain;
+  uint32_t file_type_ = 0;
   vt::ir::DType base_ = vt::ir::DType::kF32;
 };
 

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/strings.h"
+
 namespace vllm::weights {
 namespace {
 
@@ -71,6 +73,31 @@ TEST(Mix, GivesAPublishedModelsFormats) {
     ++tensors;
   }
   EXPECT_EQ(tensors, 127);
+}
+
+// Rules that count attentions count those with a value matrix: here every fourth of 32 layers.
+TEST(Mix, LayersWithoutAValueMatrixAreNotCounted) {
+  const Mix mix = *Mix::FromName("Q4_K_M");
+  MixModel model{.layers = 32};
+  for (int64_t layer = 3; layer < 32; layer += 4) model.value_layers.push_back(layer);
+  // Of eight: the first, the last, and every third between (3 and 6).
+  std::string more;
+  for (const int64_t layer : model.value_layers) {
+    const auto type = mix.Choose(model, fmt::format("blk.{}.attn_v.weight", layer), {256, 2048});
+    more += type == vt::ir::DType::kQ6_K ? '+' : '-';
+  }
+  EXPECT_EQ(more, "+--+--++");
+}
+
+TEST(Mix, EightExpertsAffordABetterAttention) {
+  const Mix mix = *Mix::FromName("Q4_K_M");
+  const MixModel model{
+      .layers = 32, .heads_per_kv_head = 4, .tied_embeddings = false, .experts = 8};
+  EXPECT_EQ(mix.Choose(model, "blk.9.attn_v.weight", {1024, 4096}), vt::ir::DType::kQ8_0);
+  EXPECT_EQ(mix.Choose(model, "blk.9.attn_k.weight", {1024, 4096}), vt::ir::DType::kQ8_0);
+  EXPECT_EQ(mix.Choose(model, "blk.9.attn_output.weight", {4096, 4096}), vt::ir::DType::kQ5_K);
+  EXPECT_EQ(mix.Choose(model, "blk.9.ffn_gate_inp.weight", {8, 4096}), vt::ir::DType::kF32);
+  EXPECT_EQ(mix.Choose(model, "blk.9.ffn_up_exps.weight", {8, 14336, 4096}), vt::ir::DType::kQ4_K);
 }
 
 TEST(Mix, VectorsAndNormsStayF32) {

@@ -27,8 +27,9 @@ uint16_t FloatToBFloat(float f);  // round to nearest even; NaN stays NaN
 // an integer type.
 void Dequantize(DType t, const void* src, float* dst, int64_t count);
 
-// f32 to `t`. For the quantised formats: a plain round-to-nearest fit of each block (K-quants with
-// a small search for scale and minimum), good enough for tests and dummy weights.
+// f32 to `t`, as vllm-quantize writes it. The same bytes on every machine. K-quants and the IQ4
+// formats search scales and minimums for the least error, the others round to nearest. REQUIRES,
+// for a good file: finite values that halves can hold.
 void Quantize(DType t, const float* src, void* dst, int64_t count);
 
 // One Q8_A32 block: scale, sums of q over values 0..15 and 16..31, values. scale = max|x| / 127.

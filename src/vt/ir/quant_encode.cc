@@ -1,21 +1,19 @@
-// From f32 to stored blocks. Not bit-equal to other writers: each block is fitted by rounding to
-// nearest, the K-quants with a small search over scales (and minimums) for the least squared error.
+// From f32 to stored blocks. Not bit-equal to other writers, but as good: scales come from
+// quant_fit.h, where a format has room for better ones than its extreme value gives.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "vt/ir/quant.h"
 #include "vt/ir/quant_blocks.h"
+#include "vt/ir/quant_fit.h"
 
 namespace vt::ir {
 namespace {
 
-int Round(float x) { return static_cast<int>(std::nearbyintf(x)); }
-// NaN becomes the code lo: a block with NaN is lost anyway, but must not be undefined behaviour.
 int RoundTo(float x, int lo, int hi) {
-  return x > static_cast<float>(lo) ? Round(std::min(x, static_cast<float>(hi))) : lo;
+  return static_cast<int>(CodeOf(x, static_cast<float>(lo), static_cast<float>(hi)));
 }
-float Inverse(float x) { return x == 0 ? 0 : 1 / x; }
 
 // Writes a half and returns the value that a reader will see.
 float PutHalf(uint8_t* p, float f) {
@@ -23,90 +21,6 @@ float PutHalf(uint8_t* p, float f) {
   p[0] = static_cast<uint8_t>(h);
   p[1] = static_cast<uint8_t>(h >> 8);
   return HalfToFloat(h);
-}
-
-// The value of largest magnitude, with its sign.
-float Extreme(const float* x, int n) {
-  float m = 0;
-  for (int i = 0; i < n; ++i) {
-    if (std::fabs(x[i]) > std::fabs(m)) m = x[i];
-  }
-  return m;
-}
-
-// The scale s that makes s * clamp(round(x / s), lo, hi) closest to x: tries nineteen near |x|max /
-// hi.
-float FitScale(const float* x, int n, int lo, int hi) {
-  const float extreme = Extreme(x, n);
-  if (extreme == 0) return 0;
-  float best = 0, best_error = INFINITY;
-  for (int step = -9; step <= 9; ++step) {
-    // The side with more codes takes the extreme value.
-    const float trial = extreme / (static_cast<float>(lo) + 0.1f * static_cast<float>(step));
-    const float inverse = 1 / trial;
-    float xq = 0, qq = 0, xx = 0;
-    for (int i = 0; i < n; ++i) {
-      const auto q = static_cast<float>(RoundTo(x[i] * inverse, lo, hi));
-      xq += x[i] * q;
-      qq += q * q;
-      xx += x[i] * x[i];
-    }
-    if (qq == 0) continue;
-    const float scale = xq / qq;  // least squares for these codes
-    const float error = xx - scale * xq;
-    if (error < best_error) {
-      best_error = error;
-      best = scale;
-    }
-  }
-  return best;
-}
-
-struct Affine {
-  float scale = 0, min = 0;  // x = scale * q - min, min >= 0
-};
-
-// The affine fit with codes 0..top: tries a few ranges, refining scale and minimum by least
-// squares.
-Affine FitAffine(const float* x, int n, int top) {
-  float lo = 0, hi = x[0];  // the minimum is never positive: the format subtracts it
-  for (int i = 0; i < n; ++i) {
-    lo = std::min(lo, x[i]);
-    hi = std::max(hi, x[i]);
-  }
-  if (hi <= lo) return {0, -lo};
-  Affine best;
-  float best_error = INFINITY;
-  for (int step = -4; step <= 6; ++step) {
-    const float inverse = (static_cast<float>(top) + 0.1f * static_cast<float>(step)) / (hi - lo);
-    float sq = 0, sqq = 0, sx = 0, sxq = 0;
-    for (int i = 0; i < n; ++i) {
-      const auto q = static_cast<float>(RoundTo((x[i] - lo) * inverse, 0, top));
-      sq += q;
-      sqq += q * q;
-      sx += x[i];
-      sxq += x[i] * q;
-    }
-    const float determinant = static_cast<float>(n) * sqq - sq * sq;
-    Affine fit{1 / inverse, -lo};
-    if (determinant > 0) {
-      fit.scale = (static_cast<float>(n) * sxq - sx * sq) / determinant;
-      fit.min = -(sx - fit.scale * sq) / static_cast<float>(n);
-      if (fit.min < 0) fit = {sqq > 0 ? sxq / sqq : 0, 0};
-    }
-    if (!(fit.scale > 0)) continue;
-    float error = 0;
-    for (int i = 0; i < n; ++i) {
-      const auto q = static_cast<float>(RoundTo((x[i] + fit.min) / fit.scale, 0, top));
-      const float e = fit.scale * q - fit.min - x[i];
-      error += e * e;
-    }
-    if (error < best_error) {
-      best_error = error;
-      best = fit;
-    }
-  }
-  return best_error < INFINITY ? best : Affine{(hi - lo) / static_cast<float>(top), -lo};
 }
 
 // Q4_0 and Q5_0: codes -half..half-1 times one scale.
@@ -148,13 +62,19 @@ struct Superblock {
   float d, dmin;
   ScaleMin parts[16];
 };
-Superblock FitSuperblock(const float* x, int part, int code_top, int scale_top, uint8_t* half_d,
-                         uint8_t* half_min) {
+Superblock FitSuperblock(const float* x, int part, const AffineSearch& search, int scale_top,
+                         uint8_t* half_d, uint8_t* half_min) {
   const int n = 256 / part;
   Affine fits[16];
   float max_scale = 0, max_min = 0;
   for (int i = 0; i < n; ++i) {
-    fits[i] = FitAffine(x + i * part, part, code_top);
+    // Large values matter more; two bits cannot serve the small ones too.
+    const float* values = x + i * part;
+    float weights[32], squares = 0;
+    for (int j = 0; j < part; ++j) squares += values[j] * values[j];
+    const float base = search.absolute ? 0 : std::sqrt(squares / static_cast<float>(part));
+    for (int j = 0; j < part; ++j) weights[j] = base + std::fabs(values[j]);
+    fits[i] = FitAffine(values, weights, part, search);
     max_scale = std::max(max_scale, fits[i].scale);
     max_min = std::max(max_min, fits[i].min);
   }
@@ -174,7 +94,7 @@ int AffineCode(const Superblock& s, int part, float x, int top) {
 }
 
 void Q2_K(const float* x, uint8_t* b) {
-  const Superblock s = FitSuperblock(x, 16, 3, 15, b + 80, b + 82);
+  const Superblock s = FitSuperblock(x, 16, {3, -0.5f, 16, true}, 15, b + 80, b + 82);
   for (int i = 0; i < 16; ++i) b[i] = static_cast<uint8_t>(s.parts[i].scale | s.parts[i].min << 4);
   for (int i = 0; i < 256; ++i) {
     const int q = AffineCode(s, i / 16, x[i], 3);
@@ -183,7 +103,7 @@ void Q2_K(const float* x, uint8_t* b) {
 }
 
 void Q4_K(const float* x, uint8_t* b) {
-  const Superblock s = FitSuperblock(x, 32, 15, 63, b, b + 2);
+  const Superblock s = FitSuperblock(x, 32, {15, -1, 21}, 63, b, b + 2);
   for (int i = 0; i < 8; ++i) SetKScaleMin(b + 4, i, s.parts[i]);
   for (int i = 0; i < 256; ++i) {
     const int q = AffineCode(s, i / 32, x[i], 15);
@@ -192,7 +112,7 @@ void Q4_K(const float* x, uint8_t* b) {
 }
 
 void Q5_K(const float* x, uint8_t* b) {
-  const Superblock s = FitSuperblock(x, 32, 31, 63, b, b + 2);
+  const Superblock s = FitSuperblock(x, 32, {31, -0.5f, 16}, 63, b, b + 2);
   for (int i = 0; i < 8; ++i) SetKScaleMin(b + 4, i, s.parts[i]);
   for (int i = 0; i < 256; ++i) {
     const int q = AffineCode(s, i / 32, x[i], 31);
@@ -212,7 +132,7 @@ float SignedScales(const float* scales, int n, int lo, int hi, uint8_t* half_d, 
 void Q3_K(const float* x, uint8_t* b) {
   float fits[16];
   int scales[16];
-  for (int i = 0; i < 16; ++i) fits[i] = FitScale(x + 16 * i, 16, -4, 3);
+  for (int i = 0; i < 16; ++i) fits[i] = FitCodes(x + 16 * i, 16, -4, 3);
   const float d = SignedScales(fits, 16, -32, 31, b + 108, scales);
   for (int i = 0; i < 16; ++i) SetQ3KScale(b + 96, i, scales[i]);
   for (int i = 0; i < 256; ++i) {
@@ -234,39 +154,6 @@ void Q6_K(const float* x, uint8_t* b) {
     b[half * 64 + in % 64] |= static_cast<uint8_t>((q & 15) << (in / 64 * 4));
     b[128 + half * 32 + in % 32] |= static_cast<uint8_t>((q >> 4) << (in / 32 * 2));
   }
-}
-
-int NearestIQ4(float x) {
-  int best = 0;
-  for (int i = 1; i < 16; ++i) {
-    if (std::fabs(x - static_cast<float>(kIQ4Values[i])) <
-        std::fabs(x - static_cast<float>(kIQ4Values[best])))
-      best = i;
-  }
-  return best;
-}
-
-// Like FitScale, with the codes of the IQ4 table; the extreme value may sit on either end of it.
-float FitIQ4(const float* x) {
-  const float extreme = Extreme(x, 32);
-  float best = 0, best_error = INFINITY;
-  for (int step = -7; step <= 7 && extreme != 0; ++step) {
-    for (const float end : {-127.0f, 113.0f}) {
-      const float inverse = (end + static_cast<float>(step)) / extreme;
-      float xq = 0, qq = 0, xx = 0;
-      for (int j = 0; j < 32; ++j) {
-        const auto q = static_cast<float>(kIQ4Values[NearestIQ4(x[j] * inverse)]);
-        xq += x[j] * q;
-        qq += q * q;
-        xx += x[j] * x[j];
-      }
-      if (xx - xq * xq / qq < best_error) {
-        best_error = xx - xq * xq / qq;
-        best = xq / qq;
-      }
-    }
-  }
-  return best;
 }
 
 void IQ4_NL(const float* x, uint8_t* b) {
