@@ -37,7 +37,7 @@ CACHE_INSTRUCTIONS = {
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
 UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
-ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG = range(3)
+ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 SPARE_REGISTER = 255  # a vector register, of kernels that do not have as many
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
 
@@ -55,7 +55,8 @@ class Wave(ctypes.Structure):
 class Block(ctypes.Structure):
     _fields_ = [("table", ctypes.c_void_p), ("code", ctypes.c_uint64), ("words", ctypes.c_uint64),
                 ("waves", ctypes.c_void_p), ("count", ctypes.c_int32), ("current", ctypes.c_int32),
-                ("pc", ctypes.c_uint64), ("executed", ctypes.c_uint64), ("limit", ctypes.c_uint64)]
+                ("pc", ctypes.c_uint64), ("executed", ctypes.c_uint64), ("limit", ctypes.c_uint64),
+                ("address", ctypes.c_uint64)]
 
 
 def build_loop():
@@ -324,6 +325,11 @@ class Emulator:
                 while (end := self.loop.run_block(ctypes.byref(block))) != ALL_ENDED:
                     if end == TOO_LONG:
                         raise RuntimeError(f"{kernel} ran {MOST_INSTRUCTIONS} instructions without ending")
+                    if end == FAULT:
+                        raw = ctypes.string_at(block.pc, 16)
+                        raise RuntimeError(f"{kernel}, block {x}, {y}, wave {block.current}: no memory at {block.address:#x}, "
+                                           f"asked for at {block.pc - code.base:#x} of the code by "
+                                           f"{self.instructions.emu.decode_inst(raw, code.family)!r}")
                     self.need(code, block.pc, kernel)
         self.executed += block.executed
         return block.executed
