@@ -155,6 +155,8 @@ struct DecodeTile {
       StageQuery(it);
 #pragma unroll
       for (int s = 0; s < (kKeepQ ? kSteps : 0); ++s) q[s] = LoadQuery(s);
+      // Or clang makes one load of these and those above, of pointers to either kind of memory.
+      if (kKeepQ) ::gpu::sync_wave();
     }
 
     typename M::Rows high = M::rows(-INFINITY), weight = M::rows(0);
