@@ -7,6 +7,7 @@
 #   make test                         build everything and run all tests
 #   make asan                         the tests again under AddressSanitizer and UBSan
 #   make fuzz                         each fuzzer for a minute
+#   make all-archs                    kernels for every card, of both makers (build-cuda-all, build-hip-all)
 #   make lines                        lines of code a room
 #   make format, make tidy            clang-format, clang-tidy
 #   make clean                        remove the build folders
@@ -20,7 +21,7 @@ override PROMPT := $(value PROMPT)
 override MODEL := $(value MODEL)
 export PROMPT MODEL
 
-.PHONY: run test asan fuzz lines format tidy clean
+.PHONY: run test asan fuzz all-archs lines format tidy clean
 .DEFAULT_GOAL := run
 
 # All but the answer goes to standard error, so that the answer can be piped.
@@ -59,6 +60,16 @@ asan:
 fuzz:
 	@bash tools/setup.sh fuzz
 	@bash tools/run_fuzzers.sh
+
+# Kernels alone, which is what differs from card to card; target vt_cuda or vt_rocm in the same folder makes the module.
+all-archs:
+	@bash tools/setup.sh rocm
+	@if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then \
+	  cmake --preset cuda -B build-cuda-all '-DVLLM_CUDA_ARCHS=80;90a;100a;120a;ptx80' -DVLLM_BUILD_TESTS=OFF && \
+	  cmake --build build-cuda-all -j $(JOBS) --target cuda_code; \
+	else echo "make all-archs: no nvcc: kernels for NVIDIA cards are left out" >&2; fi
+	@cmake --preset rocm -B build-hip-all '-DVLLM_HIP_ARCHS=gfx90a;gfx942;gfx1100;gfx1200;gfx1201' -DVLLM_BUILD_TESTS=OFF
+	@cmake --build build-hip-all -j $(JOBS) --target rocm_code
 
 lines:
 	@bash tools/count_lines.sh

@@ -28,7 +28,7 @@ endfunction()
 # Code object version 5 is what gpu_hip.h reads hidden arguments by; every ROCm since 5.5 loads it.
 function(vt_hip_flags variable)
   set(${variable} -x hip -std=c++20 -O3 -nogpuinc -nogpulib --offload-device-only --no-gpu-bundle-output
-    -mcode-object-version=5 -Wall -Wextra -Wno-pass-failed PARENT_SCOPE)
+    -mcode-object-version=5 -Wall -Wextra -Wno-pass-failed -Wno-cuda-compat PARENT_SCOPE)
 endfunction()
 
 # vt_compile_hip(<variable> FILES a.cu ...): appends `a|gfx1200|/path/a.gfx1200.co` for each file and architecture to the

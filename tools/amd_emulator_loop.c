@@ -1,6 +1,8 @@
 /* The inner loop of tools/run_on_amd_emulator.py, which compiles it: runs the waves of one block, instruction by
    instruction, until all have ended, each up to its next barrier in turn. An instruction is a function of tinygrad's
    emulator on a wave's registers and memory; one that has none yet is given back to Python, which goes on afterwards. */
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
    made to read its own result, `count` registers from `to`, that are 0 before it. kLowHalf, kHighHalf: a load from shared
    memory into half of `to`, of which the emulator puts the value into the low half and clears the other. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf };
-enum { kAllEnded, kNeedsInstruction, kTooLong };
+enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
 enum { kPc = 256, kPrivate = 259, kRegisters = 260 };
 #define ENDED 0xFFFFFFFFFFFFFFFFull
@@ -57,9 +59,19 @@ struct block {
   uint64_t pc;       /* of the instruction that is needed */
   uint64_t executed; /* instructions, since the start */
   uint64_t limit;
+  uint64_t address;  /* of a fault */
 };
 
-int run_block(struct block* b) {
+/* An access to what is not memory: pc, current and address of the block say which. */
+static sigjmp_buf fault;
+static volatile uint64_t fault_address;
+static void on_fault(int signal, siginfo_t* info, void* context) {
+  (void)signal, (void)context;
+  fault_address = (uint64_t)info->si_addr;
+  siglongjmp(fault, 1);
+}
+
+static int run_waves(struct block* b) {
   for (;;) {
     int ended = 1;
     for (; b->current < b->count; ++b->current) {
@@ -103,6 +115,19 @@ int run_block(struct block* b) {
     for (int i = 0; i < b->count; ++i) ended &= (int)b->waves[i].ended;
     if (ended) return kAllEnded;
   }
+}
+
+int run_block(struct block* b) {
+  struct sigaction action = {0}, old_segv, old_bus;
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, &old_segv);
+  sigaction(SIGBUS, &action, &old_bus);
+  const int end = sigsetjmp(fault, 1) == 0 ? run_waves(b) : kFault;
+  if (end == kFault) b->address = fault_address;
+  sigaction(SIGSEGV, &old_segv, 0);
+  sigaction(SIGBUS, &old_bus, 0);
+  return end;
 }
 
 /* A wave's registers before its first instruction: constants where instructions find them, all else undefined (a NaN),

@@ -6,13 +6,15 @@ folder; a C compiler and clang are needed, Python packages are not.
     TINYGRAD=folder tools/run_on_amd_emulator.py build-hip [--archs gfx1200,gfx1100,gfx942] [--filter GTEST_FILTER]
 
 runs the tests of whole modules in that build (op table, seam, tiny models) on the stand-in for the HIP runtime
-(tests/hip), once an architecture, and prints what ran. The stand-in starts this script again with `serve` and asks it to
+(tests/hip), once an architecture, and prints what ran, and which kernels of the module did not: a run of everything fails
+if there are any. The stand-in starts this script again with `serve` and asks it to
 run each kernel: a line a request on standard input, a line an answer.
 
 Facts about registers and descriptors are from LLVM's "User Guide for AMDGPU Backend" (kernel descriptor, initial kernel
 execution state)."""
 import argparse
 import ctypes
+import glob
 import hashlib
 import mmap
 import os
@@ -21,6 +23,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # e_flags & 0xff of an ELF for AMD, by what the emulator calls it.
@@ -34,7 +37,7 @@ CACHE_INSTRUCTIONS = {
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
 UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
-ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG = range(3)
+ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 SPARE_REGISTER = 255  # a vector register, of kernels that do not have as many
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
 
@@ -52,7 +55,8 @@ class Wave(ctypes.Structure):
 class Block(ctypes.Structure):
     _fields_ = [("table", ctypes.c_void_p), ("code", ctypes.c_uint64), ("words", ctypes.c_uint64),
                 ("waves", ctypes.c_void_p), ("count", ctypes.c_int32), ("current", ctypes.c_int32),
-                ("pc", ctypes.c_uint64), ("executed", ctypes.c_uint64), ("limit", ctypes.c_uint64)]
+                ("pc", ctypes.c_uint64), ("executed", ctypes.c_uint64), ("limit", ctypes.c_uint64),
+                ("address", ctypes.c_uint64)]
 
 
 def build_loop():
@@ -321,6 +325,11 @@ class Emulator:
                 while (end := self.loop.run_block(ctypes.byref(block))) != ALL_ENDED:
                     if end == TOO_LONG:
                         raise RuntimeError(f"{kernel} ran {MOST_INSTRUCTIONS} instructions without ending")
+                    if end == FAULT:
+                        raw = ctypes.string_at(block.pc, 16)
+                        raise RuntimeError(f"{kernel}, block {x}, {y}, wave {block.current}: no memory at {block.address:#x}, "
+                                           f"asked for at {block.pc - code.base:#x} of the code by "
+                                           f"{self.instructions.emu.decode_inst(raw, code.family)!r}")
                     self.need(code, block.pc, kernel)
         self.executed += block.executed
         return block.executed
@@ -383,18 +392,41 @@ def list_cases(program, pattern):
     return cases
 
 
+def kernels_of(build, arch):
+    """Names of all kernels of the module."""
+    names = set()
+    for path in sorted(glob.glob(os.path.join(build, "src", "vt", "gpu", "rocm", "code", f"*.{arch}.co"))):
+        with open(path, "rb") as f:
+            names.update(s.removesuffix(".kd") for s in CodeObject(f.read()).symbols if s.endswith(".kd"))
+    return names
+
+
+def run_case(program, case, timeout):
+    """Whether it passed, what it printed, and how often each kernel ran."""
+    with tempfile.NamedTemporaryFile() as report:
+        try:
+            done = subprocess.run([program, f"--gtest_filter={case}", "--gtest_brief=1"], capture_output=True, text=True,
+                                  timeout=timeout, env={**os.environ, "HIP_STAND_IN_REPORT": report.name})
+            output, ok = done.stdout + done.stderr, done.returncode == 0
+        except subprocess.TimeoutExpired:
+            output, ok = f"longer than {timeout} s", False
+        lines = [line.split() for line in open(report.name, encoding="utf-8")]
+        return ok, output, {words[1]: int(words[2]) for words in lines if words[0] == "kernel"}
+
+
 def run():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", help="a build folder of the rocm preset, with its hip_*_test programs")
     parser.add_argument("--archs", default="gfx1200,gfx1100,gfx942")
     parser.add_argument("--filter", default="*", help="of gtest, e.g. '*OpRocm*bfloat16_norm*'")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds a case may take")
+    parser.add_argument("--verbose", action="store_true", help="a line a case")
     args = parser.parse_args()
     if not os.path.isdir(os.path.join(os.environ.get("TINYGRAD", ""), "test", "mockgpu")):
         sys.exit("TINYGRAD must name a checkout of github.com/tinygrad/tinygrad: nothing was run")
-    failed, total = [], 0
+    failed, total, missing = [], 0, []
     for arch in args.archs.split(","):
-        passed = 0
+        passed, ran = 0, {}
         for name in ("hip_stand_in_test", "hip_module_test", "hip_model_test"):
             program = os.path.join(args.build, "examples", name)
             # The stand-in is one card a process.
@@ -402,19 +434,23 @@ def run():
                 if arch not in case:
                     continue
                 total += 1
-                try:
-                    done = subprocess.run([program, f"--gtest_filter={case}", "--gtest_brief=1"], capture_output=True,
-                                          text=True, timeout=args.timeout)
-                    output, ok = done.stdout + done.stderr, done.returncode == 0
-                except subprocess.TimeoutExpired:
-                    output, ok = f"longer than {args.timeout} s", False
+                began = time.monotonic()
+                ok, output, kernels = run_case(program, case, args.timeout)
                 passed += ok
+                for kernel, count in kernels.items():
+                    ran[kernel] = ran.get(kernel, 0) + count
+                if args.verbose:
+                    print(f"{'passed' if ok else 'FAILED'} {case}, {time.monotonic() - began:.0f} s", flush=True)
                 if not ok:
                     failed.append(case)
                     print(f"FAILED {case}\n{output[-2000:]}", flush=True)
-        print(f"{arch}: {passed} cases passed", flush=True)
+        known = kernels_of(args.build, arch)
+        idle = sorted(known - ran.keys())
+        missing += [f"{arch} {kernel}" for kernel in idle]
+        print(f"{arch}: {passed} cases passed; {len(known) - len(idle)} of {len(known)} kernels ran"
+              + "".join(f"\n  did not run: {kernel}" for kernel in idle), flush=True)
     print(f"{total - len(failed)} of {total} cases passed" + "".join(f"\n  failed: {case}" for case in failed))
-    return 1 if failed or not total else 0
+    return 1 if failed or not total or (missing and args.filter == "*") else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 // emulator's folder.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "tests/op_cases.h"
 #include "tests/seam.h"
 #include "vt/device/registry.h"
+#include "vt/gpu/kernels/amd_budgets.h"
 
 namespace tests {
 namespace {
@@ -60,6 +62,32 @@ TEST_P(SeamRocm, KeepsTheCaptureContract) {
 INSTANTIATE_TEST_SUITE_P(Amd, SeamRocm, testing::ValuesIn(kArchs),
                          [](const auto& info) { return std::string(info.param); });
 
+// --- ranges for profilers
+class RangesRocm : public testing::TestWithParam<bool> {};
+
+TEST_P(RangesRocm, AreNamedAfterNodesWhereTheyAreWanted) {
+  UseStandIn("gfx1200");
+  if (GetParam()) setenv("VLLM_NVTX_SCOPES_FOR_PROFILING", "1", 1);
+  const std::vector<OpCase> cases = OpCases();
+  const auto c = std::find_if(cases.begin(), cases.end(),
+                              [](const OpCase& o) { return o.name.starts_with("rms_norm."); });
+  ASSERT_NE(c, cases.end());
+  {
+    const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
+    const std::unique_ptr<vt::Backend> backend = Open(registry, "bfloat16");
+    ASSERT_NE(backend, nullptr);
+    // Without the emulator nothing right is computed, which is not asked here.
+    EXPECT_EQ(RunCase(*c, *backend, false).error, "");
+  }
+  const std::string range = "range " + c->graph.nodes.front().name;
+  EXPECT_EQ(hip_stand_in_count(range.c_str()) > 0, GetParam()) << range;
+  EXPECT_EQ(hip_stand_in_count("roctxRangePop"), hip_stand_in_count("roctxRangePushA"));
+  EXPECT_EQ(hip_stand_in_count("live"), 0) << "a range was not closed";
+}
+INSTANTIATE_TEST_SUITE_P(Amd, RangesRocm, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "gfx1200_wanted" : "gfx1200_not_wanted");
+});
+
 // --- the op table
 const std::vector<OpCase>& Cases() {
   static const std::vector<OpCase> cases = OpCases();
@@ -93,6 +121,13 @@ TEST_P(OpRocm, AgreesWithTheInterpreterAsMachineCode) {
     EXPECT_LE(r.max_error, r.tolerance) << "at " << r.worst;
     EXPECT_FALSE(r.worst.empty()) << "nothing was compared";
     ++cases;
+  }
+  for (const vt::gpu::AmdBudget& b : vt::gpu::kAmdBudgets) {
+    const bool cdna = std::string_view(arch).starts_with("gfx9");
+    const std::string begin(b.kernel, std::string_view(b.kernel).find('*'));
+    EXPECT_LE((cdna ? b.cdna : b.rdna) * hip_stand_in_most_shared(begin.c_str()),
+              cdna ? vt::gpu::kCdnaSharedBytes : vt::gpu::kRdnaSharedBytes)
+        << "the shared memory that " << b.kernel << " may take (kernels/amd_budgets.h)";
   }
   RecordProperty("cases", cases);
   RecordProperty("kernels", std::to_string(hip_stand_in_count("kernels")));

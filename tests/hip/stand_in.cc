@@ -54,11 +54,11 @@ constexpr unsigned kUntimed = 2;          // hipEventDisableTiming
 struct Card {
   const char* arch;
   const char* name;
-  int units, wave;
+  int units, wave;  // work-group processors (two compute units) of RDNA, as HIP counts them
 };
 constexpr Card kCards[] = {
-    {"gfx1200", "AMD Radeon RX 9060 XT", 32, 32},  {"gfx1201", "AMD Radeon RX 9070 XT", 64, 32},
-    {"gfx1100", "AMD Radeon RX 7900 XTX", 96, 32}, {"gfx1101", "AMD Radeon RX 7800 XT", 60, 32},
+    {"gfx1200", "AMD Radeon RX 9060 XT", 16, 32},  {"gfx1201", "AMD Radeon RX 9070 XT", 32, 32},
+    {"gfx1100", "AMD Radeon RX 7900 XTX", 48, 32}, {"gfx1101", "AMD Radeon RX 7800 XT", 30, 32},
     {"gfx942", "AMD Instinct MI300X", 304, 64},    {"gfx90a", "AMD Instinct MI210", 104, 64},
 };
 
@@ -191,20 +191,23 @@ class Runtime {
     std::string arguments;  // the whole segment, hidden ones too
   };
   Error Run(const Launch& l) {
+    const std::string& name = l.function->kernel->name;
     ++counts["kernels"];
+    ++counts["kernel " + name];
+    most_shared[name] = std::max<int64_t>(most_shared[name], l.shape.shared_bytes);
     if (!Emulator::Wanted()) return kSuccess;
     std::memcpy(memory.arguments(), l.arguments.data(), l.arguments.size());
-    std::string failed = emulator.Launch(l.function->module->id, l.function->kernel->name, l.shape,
-                                         memory.arguments());
+    std::string failed = emulator.Launch(l.function->module->id, name, l.shape, memory.arguments());
     if (failed.empty()) failed = memory.BrokenGuard();
     if (failed.empty()) return kSuccess;
     lost = true;
-    return Say(kLaunchFailure, fmt::format("kernel {}: {}", l.function->kernel->name, failed));
+    return Say(kLaunchFailure, fmt::format("kernel {}: {}", name, failed));
   }
 
   int64_t Live() const {
     return static_cast<int64_t>(memory.live() + host.size() + streams.size() + events.size() +
-                                modules.size() + graphs.size() + executables.size());
+                                modules.size() + graphs.size() + executables.size()) +
+           ranges;
   }
 
   std::recursive_mutex mutex;
@@ -212,13 +215,14 @@ class Runtime {
   DeviceMemory memory;
   Emulator emulator;
   bool lost = false;
-  std::map<std::string, int64_t> counts, planned;
+  std::map<std::string, int64_t> counts, planned, most_shared;
   std::set<void*> host;
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::map<void*, std::unique_ptr<Event>> events;
   std::map<void*, std::unique_ptr<Module>> modules;
   std::map<void*, std::unique_ptr<Graph>> graphs, executables;
   int next_module = 0;
+  int64_t ranges = 0;  // that are open
 
  private:
   static size_t Memory() {
@@ -279,6 +283,13 @@ HIP_ void hip_stand_in_fail(const char* call, int64_t n) { TheRuntime().planned[
 HIP_ int64_t hip_stand_in_count(const char* call) {
   Runtime& r = TheRuntime();
   return std::string(call) == "live" ? r.Live() : r.counts[call];
+}
+HIP_ int64_t hip_stand_in_most_shared(const char* kernels) {
+  int64_t most = 0;
+  for (const auto& [name, bytes] : TheRuntime().most_shared) {
+    if (name.starts_with(kernels)) most = std::max(most, bytes);
+  }
+  return most;
 }
 HIP_ int hip_stand_in_emulates() { return Emulator::Wanted(); }
 
@@ -700,4 +711,19 @@ HIP_ int hipGraphExecDestroy(void* executable) {
       "hipGraphExecDestroy",
       [&](Runtime& r) { return r.executables.erase(executable) == 1 ? kSuccess : kInvalidValue; },
       kRefusedInCapture);
+}
+
+// --- ranges of the profiler (roctx), which belong to a thread: what is popped was pushed
+HIP_ int roctxRangePushA(const char* name) {
+  Runtime& r = TheRuntime();
+  const std::lock_guard lock(r.mutex);
+  ++r.counts["roctxRangePushA"];
+  ++r.counts[std::string("range ") + name];
+  return static_cast<int>(r.ranges++);
+}
+HIP_ int roctxRangePop() {
+  Runtime& r = TheRuntime();
+  const std::lock_guard lock(r.mutex);
+  ++r.counts["roctxRangePop"];
+  return r.ranges == 0 ? -1 : static_cast<int>(--r.ranges);
 }

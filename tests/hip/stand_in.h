@@ -8,7 +8,8 @@
 //   HIP_STAND_IN_ARCH    gfx1200 (the default), gfx1100, gfx942, ... or "none": no card
 //   HIP_STAND_IN_MEMORY  MiB of device memory, 512
 //   HIP_STAND_IN_FAIL    "hipMalloc:3": that call fails, the third time
-//   HIP_STAND_IN_REPORT  a file that gets, at exit, a line a call ("hipMalloc 12") and "kernels 7"
+//   HIP_STAND_IN_REPORT  a file that gets, at exit, a line a call ("hipMalloc 12") and a kernel
+//                        ("kernel rows_norm_bf16 7")
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,12 @@ extern "C" {
 // The n-th call of that name from now on fails with hipErrorUnknown, or hipErrorOutOfMemory where
 // it allocates; 0 takes it back.
 void hip_stand_in_fail(const char* call, int64_t n);
-// How often a function was called; "kernels": how many kernels ran, by launches and graphs; "live":
-// handles and allocations that were made and not given back.
+// How often a function was called; "kernels": how many kernels ran, by launches and graphs, "kernel
+// NAME": how often that one did; "range NAME": how often a range of that name was opened; "live":
+// handles and allocations that were made and not given back, and ranges that were not closed.
 int64_t hip_stand_in_count(const char* call);
+// The most dynamic shared memory that a kernel whose name begins so ran with.
+int64_t hip_stand_in_most_shared(const char* kernels);
 // Whether kernels run.
 int hip_stand_in_emulates();
 }

@@ -51,7 +51,7 @@ TEST_F(StandIn, IsACardThatTheDriverKnows) {
   EXPECT_EQ(p->arch, "gfx1200");
   EXPECT_EQ(p->name, "AMD Radeon RX 9060 XT");
   EXPECT_EQ(p->wave, 32);
-  EXPECT_EQ(p->units, 32);
+  EXPECT_EQ(p->units, 16);
   EXPECT_EQ(p->total_bytes, 512u << 20);
   EXPECT_EQ(p->shared_bytes, 64 << 10);
 }

@@ -126,14 +126,22 @@ constexpr int DecodeWaveBytes(int dim, int size, bool one_buffer) {
   return both > sums ? both : sums;
 }
 
+// head_dim up to which a lane has registers for more than one sum of 16 rows. `lane_rows`: of how
+// many rows of a C a lane holds values (2 on CUDA, 4 of CDNA's waves, 8 of RDNA's); it keeps a
+// maximum, a weight and a factor for each of them.
+constexpr int RoomyDim(int lane_rows) { return lane_rows < 8 ? 128 : 64; }
+// Whether a decoding wave keeps its operands of q in registers; else they stand in shared memory.
+constexpr bool KeepsQuery(int dim, int size, int lane_rows) {
+  return size == 2 && dim <= RoomyDim(lane_rows);
+}
 // Tiles of 16 rows of a wave: two, so that what it reads of keys and values serves twice, where the
 // sums of two fit in registers.
-constexpr int PrefillTiles(int dim) { return dim <= 128 ? 2 : 1; }
+constexpr int PrefillTiles(int dim, int lane_rows) { return dim <= RoomyDim(lane_rows) ? 2 : 1; }
 constexpr int PrefillStageBytes(int dim, int size) {
   return kTileKeys * (KeyPitch(dim, size) + ValuePitch(dim, size)) * size;
 }
-constexpr int PrefillBytes(int dim, int size, int waves, int stages) {
-  const int rows = waves * 16 * PrefillTiles(dim);
+constexpr int PrefillBytes(int dim, int size, int waves, int stages, int lane_rows) {
+  const int rows = waves * 16 * PrefillTiles(dim, lane_rows);
   return rows * KeyPitch(dim, size) * size + stages * PrefillStageBytes(dim, size) +
          waves * 16 * kTileKeys * size + rows * 8;
 }

@@ -29,6 +29,14 @@ int32_t KvTypeOf(ir::DType t) {
   }
 }
 
+// Rows of a matrix product's result of which a lane holds values (args_attention.h).
+int LaneRows(const DeviceFacts& d) { return d.cuda ? 2 : 256 / d.properties.wave; }
+
+// Shared memory of a unit: on RDNA twice what a block may have.
+int64_t UnitSharedBytes(const DeviceFacts& d) {
+  return d.properties.shared_bytes * (d.properties.arch.starts_with("gfx1") ? 2 : 1);
+}
+
 // The kernels' sizes of head_dim; 0: none is large enough. In f32 there are fewer.
 int PaddedDim(int64_t head_dim, ir::DType t) {
   for (const int dim : {32, 64, 96, 128, 256}) {
@@ -51,9 +59,12 @@ DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const Dev
   DecodeShape s;
   s.dim = PaddedDim(head_dim, t);
   const int size = ir::Info(t).bytes;
-  s.stages_query = !aligned || head_dim != s.dim || s.dim > 128 || size == 4;
+  s.stages_query = !aligned || head_dim != s.dim || !KeepsQuery(s.dim, size, LaneRows(d));
   const int64_t query = s.stages_query ? DecodeQueryBytes(s.dim, size) : 0;
-  for (const bool one_buffer : {false, true}) {
+  // AMD's copies to shared memory are done when they have been asked for: a second buffer would
+  // only keep other blocks away.
+  const bool amd = d.properties.arch.starts_with("gfx");
+  for (const bool one_buffer : {amd, true}) {
     for (const int waves : {4, 2, 1}) {
       const int64_t bytes = query + waves * int64_t{DecodeWaveBytes(s.dim, size, one_buffer)};
       if (bytes > d.properties.shared_bytes) continue;
@@ -63,7 +74,7 @@ DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const Dev
       // A multiprocessor has about what one block may have, and keeps 1 KiB a block; registers
       // allow two blocks of four waves where head_dim is above 64.
       s.blocks_per_unit = static_cast<int>(
-          std::clamp<int64_t>(d.properties.shared_bytes / (bytes + 1024), 1, s.dim <= 64 ? 4 : 2));
+          std::clamp<int64_t>(UnitSharedBytes(d) / (bytes + 1024), 1, s.dim <= 64 ? 4 : 2));
       return s;
     }
   }
@@ -91,12 +102,12 @@ PrefillShape PrefillShapeOf(const ir::AttentionAttrs& a, ir::DType t, const Devi
   }
   for (const int waves : {4, 2}) {
     for (const int stages : {2, 1}) {
-      const int64_t bytes = PrefillBytes(s.dim, ir::Info(t).bytes, waves, stages);
+      const int64_t bytes = PrefillBytes(s.dim, ir::Info(t).bytes, waves, stages, LaneRows(d));
       if (bytes > d.properties.shared_bytes) continue;
       s.waves = waves;
       s.one_stage = stages == 1;
       s.shared_bytes = bytes;
-      s.tile_tokens = waves * 16 * PrefillTiles(s.dim) / s.tile_heads;
+      s.tile_tokens = waves * 16 * PrefillTiles(s.dim, LaneRows(d)) / s.tile_heads;
       return s;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/strings.h"
@@ -103,6 +104,10 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
   std::unique_ptr<GpuBackend> b(new GpuBackend(fmt::format("{}:{}", traits.name, index),
                                                std::move(driver), std::move(blas),
                                                GpuTarget(facts, RatesOf(*p))));
+  // vLLM's name for the wish.
+  const char* ranges = std::getenv("VLLM_NVTX_SCOPES_FOR_PROFILING");
+  if (ranges != nullptr && std::string_view(ranges) == "1")
+    b->ranges_ = Ranges::Of(traits.range_libraries, traits.range_prefix);
   std::string archs;
   for (const CodeImage& image : traits.images) {
     if (!image.arch.empty() && image.arch != p->arch) {
@@ -347,7 +352,7 @@ base::Result<std::unique_ptr<Executable>> GpuBackend::Compile(ir::Plan plan,
     launch.config.early = launch.config.early && target_.facts().properties.early_launch;
   }
   return std::unique_ptr<Executable>(
-      new GpuExecutable(std::move(plan), bindings, *driver_, *std::move(launches)));
+      new GpuExecutable(std::move(plan), bindings, *driver_, ranges_, *std::move(launches)));
 }
 
 // --- capture

@@ -29,6 +29,9 @@ struct ModuleTraits {
   std::vector<CodeImage> images;
   // Whether the vendor has a library of matrix products.
   bool has_blas = false;
+  // Where the vendor's profilers have ranges, and how their functions' names begin (ranges.h).
+  std::vector<std::string> range_libraries;
+  std::string range_prefix;
 };
 
 class GpuBackend : public Backend {
@@ -108,6 +111,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<BlasLt> blas_;  // none: linears do without
   GpuTarget target_;
+  Ranges ranges_;
   std::vector<Module> modules_;
   struct Known {
     Function function = nullptr;

@@ -3,17 +3,26 @@
 #include "base/strings.h"
 
 namespace vt::gpu {
+namespace {
+
+const std::string kBeginning = "the step's beginning";
+
+}  // namespace
 
 GpuExecutable::GpuExecutable(ir::Plan plan, const Bindings& bindings, Driver& driver,
-                             std::vector<Launch> launches)
+                             const Ranges& ranges, std::vector<Launch> launches)
     : plan_(std::move(plan)),
       arena_(bindings.arena),
       inputs_(bindings.inputs),
       layout_(plan_.graph, plan_.bucket),
       driver_(driver),
+      ranges_(ranges),
       launches_(std::move(launches)) {}
 
 base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_early) {
+  const std::string& name =
+      launch.node < 0 ? kBeginning : plan_.graph.nodes[static_cast<size_t>(launch.node)].name;
+  ranges_.Push(name);
   base::Status done;
   if (launch.library) {
     done = launch.library(stream);
@@ -22,11 +31,9 @@ base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_ear
     config.early = config.early && may_be_early;
     done = driver_.Launch(stream, config, launch.args.data(), launch.args.size());
   }
+  ranges_.Pop();
   if (done) return {};
-  const std::string where =
-      launch.node < 0 ? "the step's beginning"
-                      : "node '" + plan_.graph.nodes[static_cast<size_t>(launch.node)].name + "'";
-  return done.error().In(where);
+  return done.error().In(launch.node < 0 ? name : "node '" + name + "'");
 }
 
 // The first launch of a step waits for all before it: what it reads may come from a copy.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "vt/device/backend.h"
+#include "vt/gpu/ranges.h"
 #include "vt/gpu/target.h"
 
 namespace vt::gpu {
@@ -22,7 +23,7 @@ class GpuQueue : public Queue {
 class GpuExecutable : public Executable {
  public:
   // `launches` have their functions. All references outlive it.
-  GpuExecutable(ir::Plan plan, const Bindings& bindings, Driver& driver,
+  GpuExecutable(ir::Plan plan, const Bindings& bindings, Driver& driver, const Ranges& ranges,
                 std::vector<Launch> launches);
   const ir::Plan& plan() const override { return plan_; }
   base::Status Run(Queue& queue) override;
@@ -39,6 +40,7 @@ class GpuExecutable : public Executable {
   void* inputs_;
   StepLayout layout_;
   Driver& driver_;
+  const Ranges& ranges_;
   std::vector<Launch> launches_;
 };
 

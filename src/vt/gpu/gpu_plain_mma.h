@@ -73,13 +73,17 @@ struct PlainMma {
     for (int h = 0; h < kParts; ++h) {
 #pragma unroll
       for (int k = 0; k < kPart; ++k) {
-        const float mine = shuffle(b.v[k], 16 * h + low());
+        float x = a.v[k], y = b.v[k];
+        HoldHere(x);
+        HoldHere(y);
+        const float mine = shuffle(y, 16 * h + low());
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          c.v[i] += shuffle(a.v[k], 16 * h + kRows * part() + i) * mine;
+          c.v[i] += shuffle(x, 16 * h + kRows * part() + i) * mine;
+          HoldHere(c.v[i]);
         }
 #if defined(__HIP__)
-        __builtin_amdgcn_sched_barrier(0);  // or all shuffles come first, and registers run out
+        __builtin_amdgcn_sched_barrier(0);
 #endif
       }
     }
@@ -163,6 +167,13 @@ struct PlainMma {
  private:
   static GPU_FN int low() { return thread() % 16; }
   static GPU_FN int part() { return thread() % kWave / 16; }
+  // Or clang keeps what was shuffled for one product for the next one of the same operand, and
+  // moves sums away from the shuffles that they are of: registers run out.
+  static GPU_FN void HoldHere([[maybe_unused]] float& v) {
+#if defined(__HIP__)
+    asm volatile("" : "+v"(v));
+#endif
+  }
 };
 
 #ifndef GPU_EMULATED_WAVE

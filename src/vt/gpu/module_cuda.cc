@@ -14,6 +14,8 @@ extern "C" __attribute__((visibility("default"))) const vt::ModuleEntry* vt_modu
         vt::gpu::ModuleTraits traits;
         traits.name = "cuda";
         traits.has_blas = true;
+        traits.range_libraries = {"libnvtx3interop.so.1", "libnvToolsExt.so.1"};
+        traits.range_prefix = "nvtx";
         traits.make_driver = [] { return vt::gpu::MakeVendorDriver(vt::gpu::Vendor::kCuda); };
         for (const vt::gpu::EmbeddedCode& code : vt::gpu::CudaCode())
           traits.images.push_back({std::string(code.arch), code.bytes});

@@ -16,11 +16,13 @@ extern "C" __attribute__((visibility("default"))) const vt::ModuleEntry* vt_modu
         vt::gpu::ModuleTraits traits;
         traits.name = "rocm";
         traits.has_blas = true;
-        traits.make_driver = [] {
-          // Tests put a stand-in there.
-          const char* library = std::getenv("VLLM_HIP_LIBRARY");
-          std::vector<std::string> libraries;
-          if (library != nullptr) libraries.push_back(library);
+        // Tests put a stand-in there.
+        std::vector<std::string> libraries;
+        if (const char* library = std::getenv("VLLM_HIP_LIBRARY")) libraries.push_back(library);
+        traits.range_libraries = {"librocprofiler-sdk-roctx.so.1", "libroctx64.so.4"};
+        if (!libraries.empty()) traits.range_libraries = libraries;
+        traits.range_prefix = "roctx";
+        traits.make_driver = [libraries] {
           return vt::gpu::MakeVendorDriver(vt::gpu::Vendor::kRocm, libraries);
         };
         for (const vt::gpu::EmbeddedCode& code : vt::gpu::RocmCode())

@@ -198,6 +198,7 @@ std::span<const KnownCard> KnownCards() {
   // Bandwidth and a captured launch of the H200 are measured (docs/benchmarks.md); the others are
   // the makers' figures, and for a graph node of theirs what has been published.
   static const std::vector<KnownCard> cards = [] {
+    // Units as a runtime counts them: HIP takes two compute units of RDNA for one.
     const auto card = [](const char* name, const char* full, const char* arch, int units, int wave,
                          int64_t shared, int64_t gib, bool cuda, ir::Rates rates) {
       DeviceProperties p;
@@ -214,9 +215,9 @@ std::span<const KnownCard> KnownCards() {
     return std::vector<KnownCard>{
         card("h200", "NVIDIA H200", "sm_90", 132, 32, 227 * kKiB, 140, true,
              {4.33e12, 7.9e14, 1.58e15, 1.45e-6}),
-        card("rx9060xt", "AMD Radeon RX 9060 XT", "gfx1200", 32, 32, 64 * kKiB, 16, false,
+        card("rx9060xt", "AMD Radeon RX 9060 XT", "gfx1200", 16, 32, 64 * kKiB, 16, false,
              {3.2e11, 1.0e14, 2.0e14, 3.9e-6}),
-        card("rx7900xtx", "AMD Radeon RX 7900 XTX", "gfx1100", 96, 32, 64 * kKiB, 24, false,
+        card("rx7900xtx", "AMD Radeon RX 7900 XTX", "gfx1100", 48, 32, 64 * kKiB, 24, false,
              {9.6e11, 1.2e14, 1.2e14, 3.9e-6}),
         card("mi300x", "AMD Instinct MI300X", "gfx942", 304, 64, 64 * kKiB, 192, false,
              {5.3e12, 1.3e15, 2.6e15, 3.9e-6}),

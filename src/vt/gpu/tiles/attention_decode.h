@@ -22,8 +22,8 @@ struct DecodeTile {
   static constexpr int kSteps = kDim / M::kK;        // of k, for scores
   static constexpr int kScores = kTileKeys / M::kN;  // C's of a tile's scores
   static constexpr int kSums = kDim / M::kN;         // C's of a row's sums
-  // Beyond, fragments of q do not fit in registers beside the sums.
-  static constexpr bool kKeepQ = kDim <= 128 && kBytes == 2;
+  static constexpr int kLaneRows = sizeof(typename M::Rows) / sizeof(float);
+  static constexpr bool kKeepQ = KeepsQuery(kDim, kBytes, kLaneRows);
   // Plain arithmetic takes hundreds of instructions a product: one copy of it is enough.
   static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
   static constexpr int kPack = Pack<T>::kCount;
@@ -155,6 +155,8 @@ struct DecodeTile {
       StageQuery(it);
 #pragma unroll
       for (int s = 0; s < (kKeepQ ? kSteps : 0); ++s) q[s] = LoadQuery(s);
+      // Or clang makes one load of these and those above, of pointers to either kind of memory.
+      if (kKeepQ) ::gpu::sync_wave();
     }
 
     typename M::Rows high = M::rows(-INFINITY), weight = M::rows(0);

@@ -12,7 +12,8 @@ struct PrefillTile {
   using M = ::gpu::Mma<T>;
   static_assert(M::kM == 16 && M::kK == kTileKeys && kDim % M::kK == 0);
   static constexpr int kBytes = sizeof(T);
-  static constexpr int kTiles = PrefillTiles(kDim);
+  static constexpr int kLaneRows = sizeof(typename M::Rows) / sizeof(float);
+  static constexpr int kTiles = PrefillTiles(kDim, kLaneRows);
   static constexpr int kWaveRows = 16 * kTiles;
   static constexpr int kKeyPitch = KeyPitch(kDim, kBytes);
   static constexpr int kValuePitch = ValuePitch(kDim, kBytes);
@@ -22,6 +23,8 @@ struct PrefillTile {
   static constexpr int kSteps = kDim / M::kK;
   static constexpr int kScores = kTileKeys / M::kN;
   static constexpr int kSums = kDim / M::kN;
+  // Whether sums are scaled even by 1: a branch around so many costs registers that are not there.
+  static constexpr bool kAlwaysScales = kLaneRows * kSums > 64;
   static constexpr int kPack = Pack<T>::kCount;
   static constexpr int kPacks = kDim / kPack;  // a row
 
@@ -223,7 +226,8 @@ struct PrefillTile {
             const int key = start + n * M::kN + column;
             const int32_t* limit = limits + 2 * (first_row + 16 * m + row);
             const int first = limit[0], last = limit[1];
-            v = (key >= first) & (key < last) ? v : -INFINITY;
+            const bool seen = (key >= first) & (key < last);
+            v = seen ? v : -INFINITY;
           });
         }
       }
@@ -240,7 +244,7 @@ struct PrefillTile {
         f = now == old ? 1 : ::gpu::exp2((old - now) * scale);
         old = now;
       });
-      if (::gpu::any(changed)) {
+      if (kAlwaysScales || ::gpu::any(changed)) {
         M::each2(sums.weight[m], factor, [](float& w, float& f) { w *= f; });
 #pragma unroll
         for (int n = 0; n < kSums; ++n) {
