@@ -397,8 +397,10 @@ class DummyCheckpoint final : public Checkpoint {
       mix_ = *mix;
     }
     std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(config_);
-    model_ = {config_.num_hidden_layers, config_.num_heads / config_.num_kv_heads,
-              config_.experts.count, !expected.contains("lm_head.weight")};
+    model_ = {.layers = config_.num_hidden_layers,
+              .heads_per_kv_head = config_.num_heads / config_.num_kv_heads,
+              .tied_embeddings = !expected.contains("lm_head.weight"),
+              .experts = config_.experts.count};
     for (const auto& [name, shape] : expected) {
       const Result<TensorInfo> made = Want(name, shape);
       if (!made) return made.error();
