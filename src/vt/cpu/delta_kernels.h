@@ -178,9 +178,11 @@ constexpr int kDeltaColumns = kDeltaVectors * kNr;
 
 // One token and a stretch of columns [k_dim][kDeltaColumns] of the state; v and y hold as many.
 inline void DeltaColumns(const DeltaToken& x, int64_t dk, float* s, const float* v, float* y) {
+  const float *const ks = x.k, *const qs = x.q;  // of `x` nothing is read again behind a store
+  const float keep = x.keep, write = x.write, qk = x.qk;
   vf known[kDeltaVectors] = {}, out[kDeltaVectors] = {};
   for (int64_t i = 0; i < dk; ++i) {
-    const vf k = Splat(x.k[i]), q = Splat(x.q[i]);
+    const vf k = Splat(ks[i]), q = Splat(qs[i]);
 #pragma GCC unroll 4
     for (int c = 0; c < kDeltaVectors; ++c) {
       const vf p = Load(s + i * kDeltaColumns + c * kNr);
@@ -189,18 +191,29 @@ inline void DeltaColumns(const DeltaToken& x, int64_t dk, float* s, const float*
     }
   }
   vf delta[kDeltaVectors];
+#pragma GCC unroll 4
   for (int c = 0; c < kDeltaVectors; ++c) {
-    delta[c] = (Load(v + c * kNr) - known[c] * x.keep) * x.write;
-    Store(y + c * kNr, out[c] * x.keep + delta[c] * x.qk);
+    delta[c] = (Load(v + c * kNr) - known[c] * keep) * write;
+    Store(y + c * kNr, out[c] * keep + delta[c] * qk);
   }
+  const vf kept = Splat(keep);
   for (int64_t i = 0; i < dk; ++i) {
-    const vf k = Splat(x.k[i]);
+    const vf k = Splat(ks[i]);
 #pragma GCC unroll 4
     for (int c = 0; c < kDeltaVectors; ++c) {
       float* p = s + i * kDeltaColumns + c * kNr;
-      Store(p, Load(p) * x.keep + delta[c] * k);
+      Store(p, Load(p) * kept + delta[c] * k);
     }
   }
+}
+
+// kDeltaColumns values; zeros for those past `n`, and for all when there are none.
+inline void CopyRow(const float* from, int64_t n, float* to) {
+  if (from != nullptr && n >= kDeltaColumns) {
+    for (int c = 0; c < kDeltaColumns; c += kNr) Store(to + c, Load(from + c));
+    return;
+  }
+  for (int64_t c = 0; c < kDeltaColumns; ++c) to[c] = from != nullptr && c < n ? from[c] : 0.0f;
 }
 
 void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
@@ -216,13 +229,9 @@ void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
     return state + (stretch * dk + i) * kDeltaColumns;
   };
   for (int64_t b = 0; b < stretches; ++b) {
-    const int64_t n =
-        dv - b * kDeltaColumns < kDeltaColumns ? dv - b * kDeltaColumns : kDeltaColumns;
-    for (int64_t i = 0; i < dk; ++i) {
-      float* s = at(b, i);
-      for (int64_t c = 0; c < kDeltaColumns; ++c)
-        s[c] = c < n && t.read != nullptr ? t.read[i * dv + b * kDeltaColumns + c] : 0.0f;
-    }
+    for (int64_t i = 0; i < dk; ++i)
+      CopyRow(t.read == nullptr ? nullptr : t.read + i * dv + b * kDeltaColumns,
+              dv - b * kDeltaColumns, at(b, i));
   }
   for (int64_t first = 0; first < t.count; first += kDeltaTokens) {
     const int64_t count = t.count - first < kDeltaTokens ? t.count - first : kDeltaTokens;
@@ -249,10 +258,12 @@ void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
   }
   if (t.write == nullptr) return;
   for (int64_t b = 0; b < stretches; ++b) {
-    const int64_t n =
-        dv - b * kDeltaColumns < kDeltaColumns ? dv - b * kDeltaColumns : kDeltaColumns;
+    const int64_t left = dv - b * kDeltaColumns, n = left < kDeltaColumns ? left : kDeltaColumns;
     for (int64_t i = 0; i < dk; ++i) {
-      for (int64_t c = 0; c < n; ++c) t.write[i * dv + b * kDeltaColumns + c] = at(b, i)[c];
+      float* to = t.write + i * dv + b * kDeltaColumns;
+      int64_t c = 0;
+      for (; c + kNr <= n; c += kNr) Store(to + c, Load(at(b, i) + c));
+      for (; c < n; ++c) to[c] = at(b, i)[c];
     }
   }
 }
