@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
-#include <set>
 #include <span>
 
 #include "base/strings.h"
@@ -22,13 +22,14 @@ namespace {
 
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
 
-// Beside activations of bf16 a linear's weights count as bf16 (op.h): the reference follows, so
-// that the bound stays that of the sums.
-bool CountsAsBf16(const Graph& g, const Node& node, ValueId input) {
+// Beside activations of 16 bits a linear's weights count as of their type (op.h): the reference
+// follows, so that the bound stays that of the sums.
+bool CountsAsX(const Graph& g, const Node& node, ValueId input) {
   const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
                        node.op == Op::kGroupedLinearSum;
+  const DType x = g.value(node.inputs[0]).dtype;
   return (grouped || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&
-         input != node.inputs[0] && g.value(node.inputs[0]).dtype == DType::kBF16 &&
+         input != node.inputs[0] && (x == DType::kBF16 || x == DType::kF16) &&
          g.value(input).shape.size() == (grouped ? 3 : 2) &&
          g.value(input).kind == ValueKind::kWeight;
 }
@@ -597,8 +598,8 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
         continue;
       }
       if (v.kind == ValueKind::kWeight) held[i].f = weights_.at(v.name).values;
-      if (CountsAsBf16(g, node, node.inputs[i]))
-        held[i].f = RoundedTo(DType::kBF16, std::move(held[i].f));
+      if (CountsAsX(g, node, node.inputs[i]))
+        held[i].f = RoundedTo(g.value(node.inputs[0]).dtype, std::move(held[i].f));
       if (v.kind == ValueKind::kInput) held[i] = in.tensors.at(v.name);
       held[i].shape.clear();
       for (const Dim& d : v.shape) held[i].shape.emplace_back(d.At(in.bucket));
@@ -673,10 +674,10 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   if (profile->size() != g.nodes.size())
     return base::Error{base::Code::kInternal, "the profile has not one time a node"};
 
-  std::set<std::string> rounded;
+  std::map<std::string, DType> rounded;
   for (const Node& n : g.nodes) {
     for (const ValueId v : n.inputs) {
-      if (CountsAsBf16(g, n, v)) rounded.insert(g.value(v).name);
+      if (CountsAsX(g, n, v)) rounded[g.value(v).name] = g.value(n.inputs[0]).dtype;
     }
   }
   // Tables are read as they are; that the last linear then differs is within the bound below.
@@ -685,7 +686,8 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   }
   const auto weight = [&](const Value& w) {
     const std::vector<float>& values = weights_.at(w.name).values;
-    return rounded.contains(w.name) ? RoundedTo(DType::kBF16, values) : values;
+    const auto type = rounded.find(w.name);
+    return type != rounded.end() ? RoundedTo(type->second, values) : values;
   };
   Interpreter interpreter(g, weight, case_.block_size);
   for (const auto& [key, state] : end_states_) interpreter.state(key.first, key.second) = state;

@@ -123,6 +123,12 @@ struct QuantSegment {
 };
 inline constexpr int kQuantSegments = 4;
 
+// n / by for n * by below 2^16, without a division.
+struct QuantDivisor {
+  constexpr QuantDivisor(int n = 1) : by(n), inverse(65536 / n + 1) {}
+  int32_t by, inverse;
+};
+
 // Few rows of a quantised x: y = x W^T (+ bias) (+ residual), or act(x W0^T) * (x W1^T).
 //
 // A wave has a unit: kQuantUnit rows of one segment, or for an act_mul half of them of segment 0
@@ -137,7 +143,8 @@ struct QuantGemvArgs {
   QuantSegment segments[kQuantSegments];
   int32_t segment_count = 1;
   Count count;
-  int32_t units = 1, parts = 1, groups = 1;
+  int32_t units = 1;
+  QuantDivisor parts, groups;
   RowFn act = RowFn::kNone;  // else an act_mul's
 };
 inline constexpr int kQuantUnit = 2;
@@ -168,7 +175,6 @@ struct QuantTileArgs {
   int32_t k = 0, blocks = 0;  // blocks of 32 values a row of weights
   int32_t out_f32 = 0;
   int32_t packed = 0;  // rows of x can be read by 16 bytes
-  int32_t x_f32 = 0;   // x is of f32, whatever the kernel's type
 };
 // Blocks of a kernel: rows of x by rows of the weights, waves, and stages of unpacked weights.
 struct QuantTileShape {

@@ -127,7 +127,7 @@ class Compiler {
       g.parts = plan.parts;
       g.groups = plan.groups;
       LaunchConfig config;
-      config.grid_x = static_cast<unsigned>((g.units + g.groups - 1) / g.groups);
+      config.grid_x = static_cast<unsigned>((g.units + plan.groups - 1) / plan.groups);
       config.grid_y = static_cast<unsigned>(rows);
       config.threads = static_cast<unsigned>(plan.parts * plan.groups * c_.device.properties.wave);
       config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
@@ -165,7 +165,6 @@ class Compiler {
     t.blocks = static_cast<int32_t>(PitchOf(s_.k) / 32);
     t.out_f32 = c_.value(l_.out).dtype == DType::kF32 ? 1 : 0;
     t.packed = c_.Aligned(l_.x) ? 1 : 0;
-    t.x_f32 = c_.value(l_.x).dtype == DType::kF32 ? 1 : 0;
     t.segment.column = column;
     if (IsQuantMatrix(c_.value(matrix))) {
       t.segment.w = QuantMatrixOf(c_, matrix);
@@ -267,8 +266,7 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d
     // A wave of an act_mul has rows of both weights.
     return l.act == RowFn::kNone || g.value(l.matrices[0]).dtype == g.value(l.matrices[1]).dtype;
   }
-  return n.op == Op::kGroupedLinear &&
-         (g.value(l.x).dtype == d.value_type || g.value(l.x).dtype == DType::kF32);
+  return n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type;
 }
 
 int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {

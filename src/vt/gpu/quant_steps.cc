@@ -167,7 +167,7 @@ void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
     a.parts = plan.parts;
     a.groups = plan.groups;
     LaunchConfig config;
-    config.grid_x = static_cast<unsigned>((a.units + a.groups - 1) / a.groups);
+    config.grid_x = static_cast<unsigned>((a.units + plan.groups - 1) / plan.groups);
     config.grid_y = static_cast<unsigned>((a.x.most_rows + plan.at_once - 1) / plan.at_once);
     config.threads = static_cast<unsigned>(plan.parts * plan.groups * c.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);

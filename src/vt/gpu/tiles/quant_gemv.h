@@ -36,6 +36,8 @@ GPU_FN QuantPlanes MovedBy(const QuantPlanes& p, int64_t bytes) {
   return {p.low + bytes, p.high + bytes, p.block + bytes, p.super + bytes};
 }
 
+GPU_FN int Quotient(int n, const QuantDivisor& d) { return n * d.inverse >> 16; }
+
 // A block of x; unless valid, of zeros.
 struct QuantX {
   ::gpu::Pack<int> codes[2];
@@ -83,9 +85,9 @@ class QuantGemv {
   GPU_FN explicit QuantGemv(const QuantGemvArgs& args)
       : a_(args),
         act_(args.act != RowFn::kNone),
-        group_(::gpu::wave() / args.parts),
-        part_(::gpu::wave() % args.parts),
-        unit_(::gpu::block() * args.groups + group_) {}
+        group_(Quotient(::gpu::wave(), args.parts)),
+        part_(::gpu::wave() - group_ * args.parts.by),
+        unit_(::gpu::block() * args.groups.by + group_) {}
 
   GPU_FN void Run() {
     ::gpu::launch_dependents();
@@ -93,7 +95,7 @@ class QuantGemv {
     int rows[kTokens];
 #pragma unroll
     for (int m = 0; m < kTokens; ++m) rows[m] = ::gpu::min(first + m, a_.x.most_rows - 1);
-    const int share = (a_.x.blocks + a_.parts - 1) / a_.parts;
+    const int share = Quotient(a_.x.blocks + a_.parts.by - 1, a_.parts);
     const int begin = part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
     const Addition addition = AdditionOf(first);
     const auto wait = [&] {
@@ -117,10 +119,10 @@ class QuantGemv {
     ::gpu::wait_predecessor();
     const int row = ::gpu::block_y();
     const bool live = row < CountOf(a_.header, a_.count);
-    const int share = kSum ? a_.x.blocks : (a_.x.blocks + a_.parts - 1) / a_.parts;
+    const int share = kSum ? a_.x.blocks : Quotient(a_.x.blocks + a_.parts.by - 1, a_.parts);
     const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
     float y[kValues] = {};
-    const int step = kSum ? a_.parts : 1;
+    const int step = kSum ? a_.parts.by : 1;
     const int last = kSum ? e.chosen : 1;
     for (int j = kSum ? part_ : 0; j < last; j += step) {
       const int pair = kSum ? row * e.chosen + j : row;
@@ -234,12 +236,13 @@ class QuantGemv {
     int segment, row;  // row < 0: outside
   };
   GPU_FN Item ItemOf(int i) const {
-    const int rows = act_ ? kQuantUnit / 2 : kQuantUnit;
+    static_assert(kQuantUnit == 2);
+    const int rows = act_ ? 1 : 2, n = act_ ? i : i / 2;
     Item item;
-    item.row_of_unit = i % rows;
-    item.group = i / rows % a_.groups;
-    item.token = i / rows / a_.groups;
-    const int unit = ::gpu::block() * a_.groups + item.group;
+    item.row_of_unit = act_ ? 0 : i % 2;
+    item.token = Quotient(n, a_.groups);
+    item.group = n - item.token * a_.groups.by;
+    const int unit = ::gpu::block() * a_.groups.by + item.group;
     item.segment = 0;
 #pragma unroll
     for (int s = 1; s < kQuantSegments; ++s)
@@ -279,14 +282,14 @@ class QuantGemv {
 
   template <bool kExperts>
   GPU_FN void Write(int first, int tokens) const {
-    const int outputs = ::gpu::min(tokens, kTokens) * a_.groups * (act_ ? 1 : kQuantUnit);
+    const int outputs = ::gpu::min(tokens, kTokens) * a_.groups.by * (act_ ? 1 : kQuantUnit);
     for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
       const Item item = ItemOf(i);
       if (item.row < 0) continue;
       const auto sum = [&](int r) {
         float v = 0;
-        for (int p = 0; p < a_.parts; ++p)
-          v += partial()[(item.group * a_.parts + p) * kValues + item.token * kQuantUnit + r];
+        for (int p = 0; p < a_.parts.by; ++p)
+          v += partial()[(item.group * a_.parts.by + p) * kValues + item.token * kQuantUnit + r];
         return v;
       };
       float v = sum(item.row_of_unit);

@@ -166,16 +166,9 @@ class QuantTile {
     constexpr int kPacks = kQuantStep / kCount;
     for (int i = ::gpu::thread(); i < kShape.rows * kPacks; i += ::gpu::threads()) {
       const int row = i / kPacks, at = i % kPacks * kCount, k = step * kQuantStep + at;
-      const int from = row_of(::gpu::min(row, rows_ - 1)).x;
+      const T* x = RowOf<const T>(a_.x, row_of(::gpu::min(row, rows_ - 1)).x);
       T* to = StageOfX(step) + row * kPitch + at;
       const int valid = row < rows_ ? ::gpu::max(0, ::gpu::min(a_.k - k, kCount)) : 0;
-      if (sizeof(T) == 2 && a_.x_f32 != 0) {
-        const float* x = RowOf<const float>(a_.x, from);
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) to[j] = ::gpu::from_float<T>(j < valid ? x[k + j] : 0);
-        continue;
-      }
-      const T* x = RowOf<const T>(a_.x, from);
       if (a_.packed != 0) {
         ::gpu::copy_async(to, valid > 0 ? x + k : x, valid * static_cast<int>(sizeof(T)));
       } else {
