@@ -108,7 +108,7 @@ base::Result<Mix> Mix::FromName(std::string_view name) {
 
 bool Mix::Keeps(std::string_view name, const std::vector<int64_t>& shape) {
   static constexpr std::array<std::string_view, 19> kSmall = {"_norm.weight",
-                                                              "ffn_gate_inp.weight",
+                                                              "ffn_gate_inp",
                                                               "altup",
                                                               "laurel",
                                                               "per_layer_model_proj",
