@@ -42,18 +42,19 @@ GPU_FN int Quotient(int n, const QuantDivisor& d) { return n * d.inverse >> 16; 
 struct QuantX {
   ::gpu::Pack<int> codes[2];
   float scale;
-  int sum[2];
+  uint32_t sums;
 
   GPU_FN QuantX(const QuantRows& x, int row, int b, bool valid) {
-    const auto* p = reinterpret_cast<const ::gpu::Pack<int>*>(
-        x.codes + (static_cast<int64_t>(row) * x.blocks + b) * 32);
+    const int at = row * x.blocks + b;  // 32 bits: eight rows' pointers are too many registers
+    const auto* p =
+        reinterpret_cast<const ::gpu::Pack<int>*>(x.codes + static_cast<int64_t>(at) * 32);
     codes[0] = p[0];
     codes[1] = p[1];
-    const auto words = *reinterpret_cast<const QuantPair*>(x.sums + row * x.blocks + b);
+    const auto words = *reinterpret_cast<const QuantPair*>(x.sums + at);
     scale = valid ? ::gpu::float_of(words.v[0]) : 0;
-    sum[0] = static_cast<int16_t>(words.v[1]);
-    sum[1] = static_cast<int16_t>(words.v[1] >> 16);
+    sums = words.v[1];
   }
+  GPU_FN int sum(int half) const { return static_cast<int16_t>(sums >> 16 * half); }
 };
 
 template <QuantFormat kF>
@@ -67,12 +68,12 @@ GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x)
   }
   float v;
   if (kQuantPairs<kF>) {
-    v = s.scale[0] * static_cast<float>(dot[0] - kZero * x.sum[0]) +
-        s.scale[1] * static_cast<float>(dot[1] - kZero * x.sum[1]);
+    v = s.scale[0] * static_cast<float>(dot[0] - kZero * x.sum(0)) +
+        s.scale[1] * static_cast<float>(dot[1] - kZero * x.sum(1));
     if (kQuantMin<kF>)
-      v += s.min[0] * static_cast<float>(x.sum[0]) + s.min[1] * static_cast<float>(x.sum[1]);
+      v += s.min[0] * static_cast<float>(x.sum(0)) + s.min[1] * static_cast<float>(x.sum(1));
   } else {
-    const int sum = x.sum[0] + x.sum[1];
+    const int sum = x.sum(0) + x.sum(1);
     v = s.scale[0] * static_cast<float>(dot[0] + dot[1] - kZero * sum);
     if (kQuantMin<kF>) v += s.min[0] * static_cast<float>(sum);
   }
@@ -92,9 +93,6 @@ class QuantGemv {
   GPU_FN void Run() {
     ::gpu::launch_dependents();
     const int first = ::gpu::block_y() * kTokens;
-    int rows[kTokens];
-#pragma unroll
-    for (int m = 0; m < kTokens; ++m) rows[m] = ::gpu::min(first + m, a_.x.most_rows - 1);
     const int share = Quotient(a_.x.blocks + a_.parts.by - 1, a_.parts);
     const int begin = part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
     const Addition addition = AdditionOf(first);
@@ -104,7 +102,7 @@ class QuantGemv {
     };
     float y[kValues] = {};
     if (unit_ < a_.units) {
-      Multiply(0, rows, begin, end, y, wait);
+      Multiply(0, first, begin, end, y, wait);
     } else {
       wait();
     }
@@ -128,9 +126,8 @@ class QuantGemv {
       const int pair = kSum ? row * e.chosen + j : row;
       const int id = live ? e.ids[pair] : -1;
       if (unit_ >= a_.units || id < 0 || id >= e.experts) continue;
-      const int rows[1] = {e.shared_x != 0 ? pair / e.chosen : pair};
       float z[kValues] = {};
-      Multiply(id * e.expert_bytes, rows, begin, end, z, [] {});
+      Multiply(id * e.expert_bytes, e.shared_x != 0 ? pair / e.chosen : pair, begin, end, z, [] {});
       const float weight = kSum ? e.weights[pair] : 1;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) y[i] += weight * z[i];
@@ -152,10 +149,11 @@ class QuantGemv {
     return s;
   }
 
-  // y += what blocks [begin, end) give. `wait` is called when the first weights are under way.
+  // y += what blocks [begin, end) give, of rows of x from `first` on. `wait` is called when the
+  // first weights are under way.
   template <class Wait>
-  GPU_FN void Multiply(int64_t moved, const int (&rows)[kTokens], int begin, int end,
-                       float (&y)[kValues], Wait wait) {
+  GPU_FN void Multiply(int64_t moved, int first, int begin, int end, float (&y)[kValues],
+                       Wait wait) {
     const int s = segment();
     QuantPlanes planes[kQuantUnit];
     int row[kQuantUnit];
@@ -191,7 +189,7 @@ class QuantGemv {
           const bool more = at + kDepth * ::gpu::kWave < end;
           const int next = ::gpu::min(b + kDepth * ::gpu::kWave, x_rows.blocks - 1);
           if constexpr (kTokens == 1) {
-            const QuantX x(x_rows, rows[0], b, valid);
+            const QuantX x(x_rows, first, b, valid);
 #pragma unroll
             for (int r = 0; r < kQuantUnit; ++r) {
               int codes[8];
@@ -206,15 +204,19 @@ class QuantGemv {
             for (int r = 0; r < kQuantUnit; ++r) {
               CodesOf<kF>(w[d][r], codes[r]);
               scales[r] = ScalesOf<kF>(w[d][r], b);
-              if (more) w[d][r] = from[r].Load(next);
+              if (more && kTokens < 8) w[d][r] = from[r].Load(next);
             }
 #pragma unroll
             for (int m = 0; m < kTokens; ++m) {
-              const QuantX x(x_rows, rows[m], b, valid);
+              const QuantX x(x_rows, ::gpu::min(first + m, x_rows.most_rows - 1), b, valid);
 #pragma unroll
               for (int r = 0; r < kQuantUnit; ++r)
                 y[m * kQuantUnit + r] += DotOf<kF>(codes[r], scales[r], x);
             }
+            // Beside so many sums there is no register for both; other waves go on meanwhile.
+#pragma unroll
+            for (int r = 0; r < kQuantUnit; ++r)
+              if (more && kTokens == 8) w[d][r] = from[r].Load(next);
           }
         }
       }
