@@ -3,6 +3,7 @@
 #include "model_golden.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -121,7 +122,8 @@ TEST_P(ModelGoldenTest, EveryTensorMovesTheLogits) {
   const auto checkpoint = weights::Checkpoint::Open(golden.path, {});
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
 
-  const fs::path copy = fs::path(::testing::TempDir()) / ("vllm_golden_" + GetParam());
+  const fs::path copy = fs::path(::testing::TempDir()) /
+                        ("vllm_golden_" + GetParam() + "_" + std::to_string(::getpid()));
   fs::remove_all(copy);
   if (fs::is_directory(golden.path)) {
     fs::copy(golden.path, copy);
