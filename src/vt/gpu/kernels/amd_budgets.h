@@ -25,8 +25,19 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"attention_prefill*", 0, 0},  // prefill
     {"linear_*", 1, 1},            // much under way in each lane
     {"attention_begin*", 1, 1},    // one block a step
-    {"attention_decode*", 2, 1},  {"kv_write*", 2, 2}, {"rows_*", 2, 2},
-    {"token_feed*", 2, 2},        {"argmax*", 1, 1},   {"sample_*", 1, 1},
+    {"attention_decode*", 2, 1},
+    {"kv_write*", 2, 2},
+    {"rows_*", 2, 2},
+    {"token_feed*", 2, 2},
+    {"argmax*", 1, 1},
+    {"sample_*", 1, 1},
+    {"quant_tile*", 0, 0},         // prefill
+    {"quant_expert_tile*", 0, 0},  // prefill
+    {"quant_*", 2, 2},             // 64 bytes a lane and more under way, blocks of 256
+    {"quantize*", 2, 2},
+    {"router*", 2, 2},
+    {"expert_sum*", 2, 2},
+    {"expert_sort*", 1, 1},  // one block a node
 };
 inline constexpr int kRdnaSharedBytes = 128 << 10, kCdnaSharedBytes = 64 << 10;  // of a unit
 
