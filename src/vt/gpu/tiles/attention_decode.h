@@ -49,14 +49,17 @@ struct DecodeTile {
     rows = ::gpu::min(16, a.group - first_row);
     char* base = ::gpu::shared();
     query = reinterpret_cast<T*>(base);
-    wave_bytes = a.one_buffer != 0 ? kWaveBytesOneBuffer : kWaveBytes;
+    wave_bytes = OneBuffer() ? kWaveBytesOneBuffer : kWaveBytes;
     if (!kKeepQ || a.q_direct == 0) base += kQueryBytes;
     wave_base = base;
     base += ::gpu::wave() * wave_bytes;
     scratch = reinterpret_cast<T*>(base);
     keys = reinterpret_cast<T*>(base + kScratchBytes);
-    values = a.one_buffer != 0 ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
+    values = OneBuffer() ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
   }
+
+  // Values take the place of keys: there is no room for both, or nothing to gain.
+  GPU_FN bool OneBuffer() const { return !::gpu::kCopiesRunAhead || a.one_buffer != 0; }
 
   // The row of the cache of the tile's key that is this lane's.
   GPU_FN int RowOf(const DecodeItem& it, int tile) const {
@@ -138,7 +141,7 @@ struct DecodeTile {
       cached = RowOf(it, tile);
       LoadKeys(cached);
       ::gpu::copy_commit();
-      if (a.one_buffer == 0) LoadValues(cached);
+      if (!OneBuffer()) LoadValues(cached);
       ::gpu::copy_commit();
     }
     if (early) ::gpu::wait_predecessor();
@@ -182,7 +185,7 @@ struct DecodeTile {
         }
       }
       ::gpu::sync_wave();
-      if (a.one_buffer != 0) {
+      if (OneBuffer()) {
         LoadValues(cached);
         ::gpu::copy_commit();
       } else if (next < tiles) {
@@ -221,7 +224,7 @@ struct DecodeTile {
       }
 
       const typename M::A p = M::from_c(scores, scratch);
-      if (a.one_buffer != 0) {
+      if (OneBuffer()) {
         ::gpu::copy_wait<0>();
       } else {
         ::gpu::copy_wait<1>();
@@ -234,7 +237,7 @@ struct DecodeTile {
       }
       ::gpu::sync_wave();
       if (next < tiles) {
-        if (a.one_buffer != 0) {
+        if (OneBuffer()) {
           LoadKeys(next_cached);
           ::gpu::copy_commit();
         } else {
