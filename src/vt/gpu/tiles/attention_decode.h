@@ -194,15 +194,20 @@ struct DecodeTile {
       ::gpu::copy_commit();
 
       const int left = it.last - (it.first + tile * kTileKeys);  // keys of this tile
-      const auto to_log2 = [&](float v) {
-        return a.softcap != 0 ? a.softcap * 1.44269504f * CapTanh<T>(v * a.scale_log2)
-                              : v * a.scale_log2;
-      };
+      const float scale = a.softcap != 0 ? 1 : a.scale_log2;
+      if (a.softcap != 0) {
+#pragma unroll(kUnroll)
+        for (int n = 0; n < kScores; ++n) {
+          M::for_each(scores[n], [&](int, int, float& v) {
+            v = a.softcap * 1.44269504f * CapTanh<T>(v * a.scale_log2);
+          });
+        }
+      }
       typename M::Rows factor = M::rows(-INFINITY);
 #pragma unroll(kUnroll)
       for (int n = 0; n < kScores; ++n) {
         M::for_each(scores[n], [&](int, int column, float& v) {
-          v = n * M::kN + column < left ? to_log2(v) : -INFINITY;
+          v = n * M::kN + column < left ? v * scale : -INFINITY;
         });
         M::each_row(scores[n], factor, [](float& v, float& m) { m = ::gpu::max(m, v); });
       }
