@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* kCopyFirst: the function may write lanes that it has yet to read (DPP in place), so that it was made to read `to`, a
-   register that the kernel does not have, into which `from` is copied first. kExchangeRows: v_permlanex16_b32, which the
+   register that the instruction does not use, which `from` is copied into before it and which gets its own values back
+   after it. kExchangeRows: v_permlanex16_b32, which the
    emulator does wrong when a selector is a literal. kZeroFirst: a WMMA whose C is the constant 0, which it does wrong too:
    made to read its own result, `count` registers from `to`, that are 0 before it. kLowHalf, kHighHalf: a load from shared
    memory into half of `to`, of which the emulator puts the value into the low half and clears the other. */
@@ -90,7 +91,6 @@ static int run_waves(struct block* b) {
         if (++b->executed > b->limit) return kTooLong;
         const struct instruction* i = &b->table[word];
         uint32_t* vector = (uint32_t*)w->buffers[1];
-        if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, vector + i->from * i->lanes, i->lanes * 4);
         if (i->kind == kZeroFirst) memset(vector + i->to * i->lanes, 0, i->count * i->lanes * 4);
         if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
         if (i->kind == kSkip || i->kind == kExchangeRows) {
@@ -99,11 +99,16 @@ static int run_waves(struct block* b) {
           scalar[kPc + 1] = (uint32_t)(next >> 32);
           continue;
         }
-        uint32_t old[64];
+        uint32_t old[64], kept[64];
         const int half = i->kind == kLowHalf || i->kind == kHighHalf;
+        if (i->kind == kCopyFirst) {
+          memcpy(kept, vector + i->to * i->lanes, i->lanes * 4);
+          memcpy(vector + i->to * i->lanes, vector + i->from * i->lanes, i->lanes * 4);
+        }
         if (half) memcpy(old, vector + i->to * i->lanes, i->lanes * 4);
         i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
                w->buffers[i->order[4]], w->buffers[i->order[5]]);
+        if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, kept, i->lanes * 4);
         if (half) merge_halves(i, scalar, vector + i->to * i->lanes, old);
         if (i->kind == kBarrier) {
           ended = 0;

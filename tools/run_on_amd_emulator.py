@@ -38,7 +38,6 @@ CACHE_INSTRUCTIONS = {
 }
 UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
-SPARE_REGISTER = 255  # a vector register, of kernels that do not have as many
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
 
 
@@ -164,9 +163,11 @@ class Instructions:
         if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
             i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
         if name.endswith("_DPP16"):
-            i.to, i.source, i.kind = SPARE_REGISTER, raw[4], COPY_FIRST
-            ctypes.c_uint8.from_address(address + 4).value = SPARE_REGISTER
-            raw = raw[:4] + bytes([SPARE_REGISTER]) + raw[5:]
+            used = {first >> 17 & 0xFF, first >> 9 & 0xFF}  # its result and its other operand
+            spare = next(r for r in (255, 254, 253) if r not in used)
+            i.to, i.source, i.kind = spare, raw[4], COPY_FIRST
+            ctypes.c_uint8.from_address(address + 4).value = spare
+            raw = raw[:4] + bytes([spare]) + raw[5:]
             inst = emu.decode_inst(raw, family)
         value = int.from_bytes(raw[:size], "little")
         for mask, base in self.by_kind.get((family, name, size), ()):
@@ -285,9 +286,6 @@ class Emulator:
         if preload or properties & 0x3:
             raise RuntimeError(f"{kernel} needs preloaded arguments or a dispatch packet")
         size = 64 if code.family == "cdna" else 32
-        registers = ((rsrc3 & 63) + 1) * 4 if code.family == "cdna" else ((rsrc1 & 63) + 1) * 8
-        if registers > SPARE_REGISTER:
-            raise RuntimeError(f"{kernel} has all vector registers: none is left to copy to")
         if code.family != "cdna" and not properties & 1 << 10:
             raise RuntimeError(f"{kernel} was compiled for waves of 64")
         if shared + dynamic_shared > 64 << 10:

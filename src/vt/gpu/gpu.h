@@ -38,6 +38,7 @@
 //                                          fence(); int and float
 //   copy_async(shared, global, valid)      16 bytes of which `valid` (0..16) are read, the rest is
 //                                          zero; lands at the latest in copy_wait
+//   kCopiesRunAhead                        whether it lands later than at once, a constant
 //   copy_commit(), copy_wait<n>()          closes a group of copies; waits until at most n groups
 //                                          are open. Others see them after a sync()
 //   wait_predecessor(), launch_dependents()  of a launch that may begin early: before the first, a

@@ -89,6 +89,7 @@ GPU_FN void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::
 GPU_FN uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
+inline constexpr bool kCopiesRunAhead = true;
 GPU_FN void copy_async(void* to, const void* from, int valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(valid)

@@ -115,6 +115,7 @@ Pack<T> load_stream(const Pack<T>* p) {
   return *p;
 }
 inline void prefetch(const void*) {}
+inline constexpr bool kCopiesRunAhead = true;
 inline void copy_async(void* to, const void* from, int valid) {
   block_::CopyAsync(to, from, valid);
 }

@@ -145,6 +145,7 @@ GPU_FN void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // There is no such copy on all of these cards: a load and a store, which a wait has nothing to add
 // to. Less than 16 bytes are read byte by byte, at edges alone.
+inline constexpr bool kCopiesRunAhead = false;
 GPU_FN void copy_async(void* to, const void* from, int valid) {
   Words4 v = {0, 0, 0, 0};
   if (valid >= 16) {

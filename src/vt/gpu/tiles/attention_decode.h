@@ -49,14 +49,17 @@ struct DecodeTile {
     rows = ::gpu::min(16, a.group - first_row);
     char* base = ::gpu::shared();
     query = reinterpret_cast<T*>(base);
-    wave_bytes = a.one_buffer != 0 ? kWaveBytesOneBuffer : kWaveBytes;
+    wave_bytes = OneBuffer() ? kWaveBytesOneBuffer : kWaveBytes;
     if (!kKeepQ || a.q_direct == 0) base += kQueryBytes;
     wave_base = base;
     base += ::gpu::wave() * wave_bytes;
     scratch = reinterpret_cast<T*>(base);
     keys = reinterpret_cast<T*>(base + kScratchBytes);
-    values = a.one_buffer != 0 ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
+    values = OneBuffer() ? keys : reinterpret_cast<T*>(base + kScratchBytes + kKeyBytes);
   }
+
+  // Values take the place of keys: there is no room for both, or nothing to gain.
+  GPU_FN bool OneBuffer() const { return !::gpu::kCopiesRunAhead || a.one_buffer != 0; }
 
   // The row of the cache of the tile's key that is this lane's.
   GPU_FN int RowOf(const DecodeItem& it, int tile) const {
@@ -138,7 +141,7 @@ struct DecodeTile {
       cached = RowOf(it, tile);
       LoadKeys(cached);
       ::gpu::copy_commit();
-      if (a.one_buffer == 0) LoadValues(cached);
+      if (!OneBuffer()) LoadValues(cached);
       ::gpu::copy_commit();
     }
     if (early) ::gpu::wait_predecessor();
@@ -182,7 +185,7 @@ struct DecodeTile {
         }
       }
       ::gpu::sync_wave();
-      if (a.one_buffer != 0) {
+      if (OneBuffer()) {
         LoadValues(cached);
         ::gpu::copy_commit();
       } else if (next < tiles) {
@@ -191,15 +194,20 @@ struct DecodeTile {
       ::gpu::copy_commit();
 
       const int left = it.last - (it.first + tile * kTileKeys);  // keys of this tile
-      const auto to_log2 = [&](float v) {
-        return a.softcap != 0 ? a.softcap * 1.44269504f * CapTanh<T>(v * a.scale_log2)
-                              : v * a.scale_log2;
-      };
+      const float scale = a.softcap != 0 ? 1 : a.scale_log2;
+      if (a.softcap != 0) {
+#pragma unroll(kUnroll)
+        for (int n = 0; n < kScores; ++n) {
+          M::for_each(scores[n], [&](int, int, float& v) {
+            v = a.softcap * 1.44269504f * CapTanh<T>(v * a.scale_log2);
+          });
+        }
+      }
       typename M::Rows factor = M::rows(-INFINITY);
 #pragma unroll(kUnroll)
       for (int n = 0; n < kScores; ++n) {
         M::for_each(scores[n], [&](int, int column, float& v) {
-          v = n * M::kN + column < left ? to_log2(v) : -INFINITY;
+          v = n * M::kN + column < left ? v * scale : -INFINITY;
         });
         M::each_row(scores[n], factor, [](float& v, float& m) { m = ::gpu::max(m, v); });
       }
@@ -221,7 +229,7 @@ struct DecodeTile {
       }
 
       const typename M::A p = M::from_c(scores, scratch);
-      if (a.one_buffer != 0) {
+      if (OneBuffer()) {
         ::gpu::copy_wait<0>();
       } else {
         ::gpu::copy_wait<1>();
@@ -234,7 +242,7 @@ struct DecodeTile {
       }
       ::gpu::sync_wave();
       if (next < tiles) {
-        if (a.one_buffer != 0) {
+        if (OneBuffer()) {
           LoadKeys(next_cached);
           ::gpu::copy_commit();
         } else {
