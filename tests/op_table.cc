@@ -1,6 +1,6 @@
 // Prints what a device supports and how fast it is, from the table of op cases:
 //
-//   op_table [device] [instruction set] [dtype]
+//   op_table [device] [instruction set] [dtype] [beginning of a case's name]
 #include <cstdio>
 
 #include "base/strings.h"
@@ -9,6 +9,7 @@
 
 int main(int argc, char** argv) {
   const std::string device = argc > 1 ? argv[1] : "cpu";
+  const std::string only = argc > 4 ? argv[4] : "";  // cases whose names begin so
   vt::DeviceRegistry registry = vt::DeviceRegistry::Load();
   auto found = registry.Find(device);
   if (!found) {
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
              (*backend)->TargetName(), (*backend)->Info().description);
   int wrong = 0;
   for (const tests::OpCase& c : tests::OpCases()) {
+    if (c.name.rfind(only, 0) != 0) continue;
     const tests::CaseResult r = tests::RunCase(c, **backend, true);
     const bool good = r.error.empty() && r.max_error <= r.tolerance;
     wrong += r.supported && !good;
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
   }
   fmt::print("\nSpeed (best of 20)\n{:<36} {:>10} {:>12} {:>8}\n", "", "us", "predicted", "GB/s");
   for (const tests::OpCase& c : tests::SpeedCases()) {
+    if (c.name.rfind(only, 0) != 0) continue;
     const tests::CaseResult r = tests::RunCase(c, **backend, true, 20);
     if (!r.supported || !r.error.empty()) continue;
     fmt::print("{:<36} {:>10.1f} {:>12.1f} {:>8.2f}\n", c.name, r.seconds * 1e6, r.predicted * 1e6,

@@ -173,8 +173,9 @@ TEST_F(QuantizeProgram, PerplexityIsTheMeanOfWhatLogitsSays) {
 
 TEST_F(QuantizeProgram, TextsThatCannotBeScoredAreRefused) {
   const std::string score = "vllm-inspect perplexity --model " + kModels + "qwen3 --file ";
-  Refused(score + Path("nothing.txt"), 1, "nothing.txt");
-  Refused(score + Write("short.txt", "a few words"), 2, "fewer than a window");
+  const std::string window = " --context 64";  // the model takes 256
+  Refused(score + Path("nothing.txt") + window, 1, "nothing.txt");
+  Refused(score + Write("short.txt", "a few words") + window, 2, "fewer than a window");
   Refused(score + kText + " --context 2", 2, "--context");
   Refused("vllm-inspect perplexity --model " + kModels + "qwen3", 2, "--file");
 }
