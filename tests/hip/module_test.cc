@@ -43,11 +43,15 @@ std::unique_ptr<vt::Backend> Open(const vt::DeviceRegistry& registry, const std:
 }
 
 const char* const kArchs[] = {"gfx1200", "gfx1100", "gfx942"};
+bool IsBuilt(const std::string& arch) {
+  return std::string_view("," HIP_ARCHS ",").find("," + arch + ",") != std::string_view::npos;
+}
 
 // --- the capture contract
 class SeamRocm : public testing::TestWithParam<const char*> {};
 
 TEST_P(SeamRocm, KeepsTheCaptureContract) {
+  if (!IsBuilt(GetParam())) GTEST_SKIP() << "this build has no code for it";
   UseStandIn(GetParam());
   {
     const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
@@ -106,6 +110,7 @@ TEST_P(OpRocm, AgreesWithTheInterpreterAsMachineCode) {
   if (!hip_stand_in_emulates())
     GTEST_SKIP() << "TINYGRAD names no checkout of the emulator of instructions";
   const auto& [arch, dtype, family] = GetParam();
+  if (!IsBuilt(arch)) GTEST_SKIP() << "this build has no code for it";
   UseStandIn(arch);
   const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
   const std::unique_ptr<vt::Backend> backend = Open(registry, dtype);
@@ -116,6 +121,7 @@ TEST_P(OpRocm, AgreesWithTheInterpreterAsMachineCode) {
     SCOPED_TRACE(c.name);
     const CaseResult r = RunCase(c, *backend, true);
     ASSERT_EQ(r.error, "");
+    if (!r.supported && c.optional) continue;
     ASSERT_TRUE(r.supported) << r.why;
     EXPECT_LE(r.max_error, r.tolerance) << "at " << r.worst;
     EXPECT_FALSE(r.worst.empty()) << "nothing was compared";

@@ -41,11 +41,8 @@ class VendorDriver : public Driver {
     if (base::Status s = Load(); !s) return s.error();
     int count = 0;
     const int code = device_count_(&count);
-    if (code == kNoDevice || (code == 0 && count == 0)) {
-      return base::Error{base::Code::kUnavailable,
-                         fmt::format("{}: the driver is there, but no card", names_.label)};
-    }
     if (base::Status s = Check(code, names_.device_count); !s) return s.error();
+    if (count == 0) return NoCard();
     return count;
   }
 
@@ -338,8 +335,14 @@ class VendorDriver : public Driver {
     return "gfx?";
   }
 
+  base::Error NoCard() const {
+    return {base::Code::kUnavailable,
+            fmt::format("{}: the driver is there, but no card", names_.label)};
+  }
+
   base::Status Check(int code, const std::string& call) {
     if (code == 0) return {};
+    if (code == kNoDevice) return NoCard();
     const char* text = nullptr;
     if (error_text_to_ != nullptr) {
       error_text_to_(code, &text);
@@ -349,7 +352,6 @@ class VendorDriver : public Driver {
     base::Code kind = base::Code::kInternal;
     if (code == kOutOfMemory) kind = base::Code::kResourceExhausted;
     if (code == kNoBinary) kind = base::Code::kUnsupported;
-    if (code == kNoDevice) kind = base::Code::kUnavailable;
     return base::Error{kind, fmt::format("{}: {} failed: {} ({})", names_.label, call,
                                          text != nullptr ? text : "unknown error", code)};
   }
