@@ -119,7 +119,7 @@ float FitCodes(const float* values, int n, int lo, int hi) {
 }
 
 Affine FitAffine(const float* x, const float* weights, int n, const AffineSearch& search) {
-  const auto [least, most] = std::minmax_element(x, x + n);
+  const float *const least = std::min_element(x, x + n), *const most = std::max_element(x, x + n);
   float lo = std::min(*least, 0.0f);  // of the trial; from the best fit so far
   if (!(*most > lo)) return {0, -lo};
   const auto top = static_cast<float>(search.top);
