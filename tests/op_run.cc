@@ -490,6 +490,8 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
   if (auto s = backend_.Fill(*queue_, *arena, 0xff, plan.memory.arena_bytes); !s) return s;
   auto exe = backend_.Compile(plan, bindings_);
   if (!exe) return exe.error().In("compile");
+  if (backend_.Launches(plan) < 0)
+    return base::Error{base::Code::kInternal, "the plan's launches cannot be told without memory"};
   if (auto s = slots_.Begin(backend_, *queue_, node_states_); !s) return s;
   if (sampler_ >= 0) end_states_[{sampler_, 0}].slots = node_states_[{sampler_, 0}].slots;
   if (auto s = CheckNodes(**exe, in); !s) return s;

@@ -8,24 +8,12 @@
 #include <cstdlib>
 #include <map>
 
-#include "tests/hip/stand_in.h"
+#include "tests/hip/rocm_testing.h"
 #include "tests/programs_testing.h"
 #include "vllm/engine/llm.h"
 
 namespace tests {
 namespace {
-
-const char* const kModules = VLLM_BINARY_DIR "/examples";
-const char* const kArchs[] = {"gfx1200", "gfx1100", "gfx942"};
-bool IsBuilt(const std::string& arch) {
-  return std::string_view("," HIP_ARCHS ",").find("," + arch + ",") != std::string_view::npos;
-}
-
-// Before the first call of the stand-in.
-void UseStandIn(const char* arch) {
-  setenv("VLLM_HIP_LIBRARY", HIP_STAND_IN, 1);
-  setenv("HIP_STAND_IN_ARCH", arch, 1);
-}
 
 // --- whole models
 vllm::engine::LoadOptions Options(const std::string& model, const std::string& device) {

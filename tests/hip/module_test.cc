@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/strings.h"
-#include "tests/hip/stand_in.h"
+#include "tests/hip/rocm_testing.h"
 #include "tests/op_cases.h"
 #include "tests/seam.h"
 #include "vt/device/registry.h"
@@ -19,13 +19,6 @@
 namespace tests {
 namespace {
 
-const char* const kModules = VLLM_BINARY_DIR "/examples";
-
-// Before the first call of the stand-in.
-void UseStandIn(const char* arch) {
-  setenv("VLLM_HIP_LIBRARY", HIP_STAND_IN, 1);
-  setenv("HIP_STAND_IN_ARCH", arch, 1);
-}
 std::unique_ptr<vt::Backend> Open(const vt::DeviceRegistry& registry, const std::string& dtype) {
   const auto found = registry.Find("rocm");
   if (!found) {
@@ -40,11 +33,6 @@ std::unique_ptr<vt::Backend> Open(const vt::DeviceRegistry& registry, const std:
     return nullptr;
   }
   return *std::move(backend);
-}
-
-const char* const kArchs[] = {"gfx1200", "gfx1100", "gfx942"};
-bool IsBuilt(const std::string& arch) {
-  return std::string_view("," HIP_ARCHS ",").find("," + arch + ",") != std::string_view::npos;
 }
 
 // --- the capture contract

@@ -8,6 +8,7 @@
 #include "vt/gpu/quant_layout.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_steps.h"
+#include "vt/gpu/rows_work.h"
 
 namespace vt::gpu {
 namespace {
@@ -32,7 +33,7 @@ Grouped Read(const ir::Node& n) {
   l.matrices.assign(n.inputs.begin() + static_cast<int64_t>(first), n.inputs.end());
   if (n.op == Op::kGroupedLinearActMul) {
     const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
-    l.act = static_cast<RowFn>(static_cast<int>(parts[3].as<ir::UnaryAttrs>().fn) + 1);
+    l.act = RowFnOf(parts[3].as<ir::UnaryAttrs>().fn);
   }
   return l;
 }

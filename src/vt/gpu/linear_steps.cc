@@ -12,16 +12,13 @@
 #include "vt/gpu/linear_plan.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_steps.h"
+#include "vt/gpu/rows_work.h"
 #include "vt/ir/rewrite.h"
 
 namespace vt::gpu {
 namespace {
 
 using ir::Op;
-
-static_assert(static_cast<int>(RowFn::kSilu) == static_cast<int>(ir::Activation::kSilu) + 1 &&
-              static_cast<int>(RowFn::kSquaredRelu) ==
-                  static_cast<int>(ir::Activation::kSquaredRelu) + 1);
 
 // What cuBLASLt wants on Hopper for any of its kernels.
 constexpr int64_t kLibraryWorkspace = int64_t{32} << 20;
@@ -75,8 +72,7 @@ LinearNode Read(const ir::Node& n) {
     if (l.input == LinearInput::kNormAddNorm) l.norm2 = parts[2].as<ir::NormAttrs>();
     if (n.op == Op::kLinearActMul || n.op == Op::kRmsNormLinearActMul ||
         n.op == Op::kNormAddNormLinearActMul) {
-      const ir::Activation fn = parts[part + 3].as<ir::UnaryAttrs>().fn;
-      l.act = static_cast<RowFn>(static_cast<int>(fn) + 1);
+      l.act = RowFnOf(parts[part + 3].as<ir::UnaryAttrs>().fn);
     }
   }
   const auto& linear = attrs->as<ir::LinearAttrs>();

@@ -7,6 +7,7 @@
 #include "vt/gpu/args_quant.h"
 #include "vt/gpu/quant_layout.h"
 #include "vt/gpu/quant_plan.h"
+#include "vt/gpu/rows_work.h"
 
 namespace vt::gpu {
 
@@ -68,7 +69,7 @@ void CompileQuantize(const Context& c, ir::NodeId id) {
     a.header = c.header();
     a.x = ViewOf(c, n.inputs[0]);
     if (n.op == Op::kActMulQuantize) {
-      a.fn = static_cast<RowFn>(static_cast<int>(part(0).as<ir::UnaryAttrs>().fn) + 1);
+      a.fn = RowFnOf(part(0).as<ir::UnaryAttrs>().fn);
       a.b = ViewOf(c, n.inputs[1]);
     }
     a.y = QuantRowsOf(c, out);

@@ -7,12 +7,8 @@
 #include "vt/gpu/rows_work.h"
 
 namespace vt::gpu {
-namespace {
 
-using ir::DType;
-using ir::Op;
-
-RowFn FnOf(ir::Activation fn) {
+RowFn RowFnOf(ir::Activation fn) {
   switch (fn) {
     case ir::Activation::kSilu:
       return RowFn::kSilu;
@@ -35,6 +31,11 @@ RowFn FnOf(ir::Activation fn) {
   }
   return RowFn::kSilu;
 }
+
+namespace {
+
+using ir::DType;
+using ir::Op;
 
 // A node's operands as the kernels take them, and its launch. All operands are to be resolved
 // before work is dealt out: the kernel's T, whose size is that of a chunk, is the type of what is
@@ -313,10 +314,10 @@ void CompileRows(const Context& c, ir::NodeId id) {
       return CompileMap(r, Fn(RowFn::kScale, a.multiply, a.add));
     }
     case Op::kUnary:
-      return CompileMap(r, Fn(FnOf(n.attrs.as<ir::UnaryAttrs>().fn)));
+      return CompileMap(r, Fn(RowFnOf(n.attrs.as<ir::UnaryAttrs>().fn)));
     case Op::kActMul: {
       const auto& a = n.attrs.as<ir::FusedAttrs>().parts[0].as<ir::UnaryAttrs>();
-      return CompileMap(r, Binary(RowBinary::kMul, FnOf(a.fn)));
+      return CompileMap(r, Binary(RowBinary::kMul, RowFnOf(a.fn)));
     }
     case Op::kSoftCap: {
       const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;

@@ -5,8 +5,12 @@
 #include <cstdint>
 
 #include "vt/gpu/args_rows.h"
+#include "vt/ir/graph.h"
 
 namespace vt::gpu {
+
+// A kernel's word for an activation.
+RowFn RowFnOf(ir::Activation fn);  // rows_steps.cc
 
 struct DealtRows {
   int32_t lane_bits = -1, blocks = 1;  // of RowWork

@@ -1,6 +1,7 @@
 #include "vt/gpu/target.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/strings.h"
 #include "vt/gpu/expert_steps.h"
@@ -101,9 +102,15 @@ int64_t GpuTarget::WorkspaceBytes(const ir::Graph& graph, const ir::Bucket& buck
 int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   const auto fake = [](uint64_t n) { return reinterpret_cast<void*>(n << 40); };
   Bindings bindings;
-  for (const ir::Value& v : plan.graph.values) {
+  std::set<ir::ValueId> filters;  // matrices that are held as vectors are
+  for (const ir::Node& n : plan.graph.nodes) {
+    if (n.op == Op::kCausalConv || n.op == Op::kGatedDeltaNet) filters.insert(n.inputs[1]);
+  }
+  for (size_t i = 0; i < plan.graph.values.size(); ++i) {
+    const ir::Value& v = plan.graph.values[i];
     if (v.kind != ir::ValueKind::kWeight) continue;
-    const auto use = v.shape.size() == 1 ? ir::WeightUse::kPlain : ir::WeightUse::kLinear;
+    const bool plain = v.shape.size() == 1 || filters.contains(static_cast<ir::ValueId>(i));
+    const auto use = plain ? ir::WeightUse::kPlain : ir::WeightUse::kLinear;
     bindings.weights[v.name] = {
         fake(1), v.dtype,
         LayoutFor(v.dtype, ir::Rows(v.shape, plan.bucket), v.shape.back().At(plan.bucket), use)};
