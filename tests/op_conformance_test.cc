@@ -17,22 +17,36 @@ const std::vector<OpCase>& Cases() {
   return cases;
 }
 
-using Param = std::tuple<size_t, const char*>;
+base::Result<std::unique_ptr<vt::Backend>> Open(const std::string& isa) {
+  static const vt::DeviceRegistry registry = vt::DeviceRegistry::Load();
+  const auto found = registry.Find("cpu");
+  if (!found) return found.error();
+  return found->first->Open({.index = 0, .threads = 2, .isa = isa});
+}
+
+const std::vector<std::string> kIsas = {"scalar",      "avx2",        "avx512",
+                                        "avx512_vnni", "avx512_bf16", "amx"};
+
+// What this machine has. Only an instruction set that it lacks is an excuse.
+std::vector<std::string> Isas(bool here) {
+  std::vector<std::string> isas;
+  for (const std::string& isa : kIsas) {
+    const auto backend = Open(isa);
+    const bool lacks = !backend && backend.error().code == base::Code::kUnsupported;
+    if (lacks != here) isas.push_back(isa);
+  }
+  return isas;
+}
+
+using Param = std::tuple<size_t, std::string>;
 
 class OpConformance : public testing::TestWithParam<Param> {};
 
 TEST_P(OpConformance, AgreesWithTheInterpreter) {
   const auto& [index, isa] = GetParam();
   const OpCase& c = Cases()[index];
-  vt::DeviceRegistry registry = vt::DeviceRegistry::Load();
-  auto found = registry.Find("cpu");
-  ASSERT_TRUE(found) << found.error().message;
-  auto backend = found->first->Open({.index = 0, .threads = 2, .isa = isa});
-  if (!backend) {
-    // Only an instruction set that the machine lacks is an excuse.
-    ASSERT_EQ(backend.error().code, base::Code::kUnsupported) << backend.error().message;
-    GTEST_SKIP() << backend.error().message;
-  }
+  const auto backend = Open(isa);
+  ASSERT_TRUE(backend) << backend.error().message;
   for (const bool optimise : {false, true}) {
     const CaseResult r = RunCase(c, **backend, optimise);
     ASSERT_EQ(r.error, "") << (optimise ? "with all passes" : "without passes");
@@ -54,9 +68,14 @@ std::string NameOf(const testing::TestParamInfo<Param>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, OpConformance,
                          testing::Combine(testing::Range<size_t>(0, Cases().size()),
-                                          testing::Values("scalar", "avx2", "avx512", "avx512_vnni",
-                                                          "avx512_bf16", "amx")),
+                                          testing::ValuesIn(Isas(true))),
                          NameOf);
+
+TEST(OpConformanceIsas, NotHere) {
+  const std::vector<std::string> lacking = Isas(false);
+  ASSERT_LT(lacking.size(), kIsas.size());
+  if (!lacking.empty()) GTEST_SKIP() << "this machine lacks " << fmt::format("{}", fmt::join(lacking, ", "));
+}
 
 TEST(OpCases, AllBuildAndHaveDistinctNames) {
   std::set<std::string> names;

@@ -109,13 +109,16 @@ base::Status CpuExecutable::Run(Queue& queue) {
   });
 }
 
-base::Status CpuExecutable::RunFirst(Queue& queue, int count) {
-  return static_cast<CpuQueue&>(queue).Submit([this, count]() -> base::Status {
+base::Status CpuExecutable::RunNodes(Queue& queue, int begin, int end) {
+  return static_cast<CpuQueue&>(queue).Submit([this, begin, end]() -> base::Status {
     const base::Result<ir::Bucket> now = Prepare();
     if (!now) return now.error();
-    size_t end = 0;
-    while (end < steps_.size() && steps_[end]->node < count) ++end;
-    Walk(*now, 0, end);
+    const auto first = [this](int node) {
+      size_t i = 0;
+      while (i < steps_.size() && steps_[i]->node < node) ++i;
+      return i;
+    };
+    Walk(*now, first(begin), first(end));
     return {};
   });
 }

@@ -34,7 +34,7 @@ class CpuExecutable : public Executable {
 
   const ir::Plan& plan() const override { return plan_; }
   base::Status Run(Queue& queue) override;
-  base::Status RunFirst(Queue& queue, int count) override;
+  base::Status RunNodes(Queue& queue, int begin, int end) override;
   base::Result<std::vector<double>> Profile(Queue& queue) override;
   void* ValueAddress(ir::ValueId id) const override;
 

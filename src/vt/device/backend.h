@@ -79,8 +79,9 @@ class Executable {
   // Enqueues all nodes. Everything that changes from step to step is read from Bindings::inputs on
   // the device.
   virtual base::Status Run(Queue& queue) = 0;
-  // Runs nodes [0, count) and waits; for tools that compare values with the interpreter.
-  virtual base::Status RunFirst(Queue& queue, int count) = 0;
+  // Runs nodes [begin, end) and waits, where [0, begin) ran before; for tools that compare values
+  // with the interpreter.
+  virtual base::Status RunNodes(Queue& queue, int begin, int end) = 0;
   // Runs once with a clock around every node; seconds by node.
   virtual base::Result<std::vector<double>> Profile(Queue& queue) = 0;
   // Where a value lives on the device (nullptr for weights and states).

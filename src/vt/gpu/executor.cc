@@ -1,5 +1,7 @@
 #include "vt/gpu/executor.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 
 namespace vt::gpu {
@@ -44,11 +46,12 @@ base::Status GpuExecutable::Run(Queue& queue) {
   return done;
 }
 
-base::Status GpuExecutable::RunFirst(Queue& queue, int count) {
+base::Status GpuExecutable::RunNodes(Queue& queue, int begin, int end) {
   base::Status done = driver_.MakeCurrent();
   const Stream stream = static_cast<GpuQueue&>(queue).stream;
   for (size_t i = 0; i < launches_.size() && done; ++i) {
-    if (launches_[i].node < count) done = Start(launches_[i], stream, i > 0);
+    const int node = std::max(launches_[i].node, 0);  // the step's beginning goes with its first
+    if (node >= begin && node < end) done = Start(launches_[i], stream, false);
   }
   return done ? driver_.Synchronize(stream) : done;
 }

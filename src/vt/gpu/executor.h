@@ -27,7 +27,7 @@ class GpuExecutable : public Executable {
                 std::vector<Launch> launches);
   const ir::Plan& plan() const override { return plan_; }
   base::Status Run(Queue& queue) override;
-  base::Status RunFirst(Queue& queue, int count) override;
+  base::Status RunNodes(Queue& queue, int begin, int end) override;
   base::Result<std::vector<double>> Profile(Queue& queue) override;
   void* ValueAddress(ir::ValueId id) const override;
   const std::vector<Launch>& launches() const { return launches_; }

@@ -70,7 +70,7 @@ class NullExecutable : public Executable {
   base::Status Run(Queue&) override {
     return backend_.Submit([this] { return Compute(); });
   }
-  base::Status RunFirst(Queue& queue, int) override { return Run(queue); }
+  base::Status RunNodes(Queue& queue, int, int) override { return Run(queue); }
   base::Result<std::vector<double>> Profile(Queue&) override {
     return std::vector<double>(plan_.graph.nodes.size(), 0.0);
   }
