@@ -8,8 +8,10 @@
 #include <boost/json/object.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -21,7 +23,7 @@ class GgufMetadata;
 
 // Rotary position embedding. Names and meanings are those of Hugging Face's rope_parameters.
 struct Rope {
-  std::string type = "default";  // default, linear, dynamic, llama3, yarn
+  std::string type = "default";  // default, linear, dynamic, llama3, yarn, longrope
   double theta = 10000;
   double factor = 1;
   double low_freq_factor = 1;                    // llama3
@@ -34,6 +36,8 @@ struct Rope {
   double mscale_all_dim = 0;                     // yarn; 0: not given
   bool truncate = true;                          // yarn: the ramp's ends are rounded to whole pairs
   double partial_rotary_factor = 1;              // rotary dimensions / head_dim
+  // longrope: divide frequency i by [i], in a context up to the original length and beyond it.
+  std::vector<double> short_factor, long_factor;
   // GGUF's rope_freqs.weight (Llama 3 scaling worked out by the converter): divides frequency i by
   // [i]. Usually empty.
   std::vector<float> frequency_factors;
@@ -48,6 +52,11 @@ struct Experts {
   int64_t intermediate_size = 0;
   int64_t shared_intermediate_size = 0;  // of the MLP that every token passes; 0: there is none
   bool normalise = true;                 // the weights of a token's experts sum to 1
+  // How the router scores, where it is not by softmax over all experts (see vt::ir::RouterAttrs).
+  bool sigmoid = false;
+  bool bias = false;  // "mlp.gate.e_score_correction_bias", in choosing alone
+  double scale = 1;
+  int64_t groups = 1, top_groups = 1;
 };
 
 // Gated DeltaNet (arXiv 2412.06464), the mathematics of LayerType::kLinear.
@@ -66,9 +75,7 @@ struct DeltaNet {
 
 struct Config {
   std::string architecture;  // "LlamaForCausalLM"; for GGUF the general.architecture
-  // llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5, qwen3_5_moe, gemma2,
-  // gemma3
-  std::string family;
+  std::string family;        // a Family's name (family.h): "llama", "qwen3_moe", "gemma3"
   bool from_gguf = false;
 
   int64_t hidden_size = 0;
@@ -117,6 +124,12 @@ struct Config {
       0;  // scores are scaled by 1 / sqrt of this; head_dim where a family has none
   float norm_weight_offset =
       0;  // 1 for Gemma, Qwen3-Next and Qwen 3.5 in safetensors; GGUF's converter has added it
+
+  // A family's own options (Family::options), by config.json's name.
+  std::map<std::string, double, std::less<>> options;
+  // REQUIRES: the family lists it.
+  double Option(std::string_view name) const { return options.find(name)->second; }
+  int64_t IntOption(std::string_view name) const { return static_cast<int64_t>(Option(name)); }
 
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // config.json's and generation_config.json's
