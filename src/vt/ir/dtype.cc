@@ -13,7 +13,8 @@ constexpr std::array<DTypeInfo, kDTypeCount> kInfo = {{
     {"Q5_0", 32, 22, 6, true},      {"Q5_1", 32, 24, 7, true},    {"Q8_0", 32, 34, 8, true},
     {"Q2_K", 256, 84, 10, true},    {"Q3_K", 256, 110, 11, true}, {"Q4_K", 256, 144, 12, true},
     {"Q5_K", 256, 176, 13, true},   {"Q6_K", 256, 210, 14, true}, {"IQ4_NL", 32, 18, 20, true},
-    {"IQ4_XS", 256, 136, 23, true}, {"Q8_A32", 32, 40, -1, true}, {"f8_e4m3", 1, 1, -1, false},
+    {"IQ4_XS", 256, 136, 23, true}, {"MXFP4", 32, 17, 39, true},  {"F8_32", 32, 36, -1, true},
+    {"Q8_A32", 32, 40, -1, true},   {"f8_e4m3", 1, 1, -1, false},
 }};
 
 }  // namespace

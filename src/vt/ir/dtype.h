@@ -29,6 +29,10 @@ enum class DType : uint8_t {
   kQ6_K,  // superblocks of 256
   kIQ4_NL,
   kIQ4_XS,  // 32, 256
+  kMXFP4,   // 32: OCP's MX format: 4-bit floats that share a power of two
+  // Weights of safetensors in 8-bit floats, whatever shares a scale there: 32 codes of kF8_E4M3
+  // behind their f32 scale. A float, so that every published scale is kept as it is.
+  kF8_32,
   // Activations for integer dot products: blocks of 32 int8 values with an f32 scale and sums of
   // each 16 values.
   kQ8_A32,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 namespace vt::ir {
@@ -10,6 +11,18 @@ namespace vt::ir {
 // The sixteen values of IQ4_NL and IQ4_XS, in units of the block's scale.
 inline constexpr std::array<int8_t, 16> kIQ4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                       1,    13,   25,  38,  53,  69,  89,  113};
+
+// The sixteen values of MXFP4's 4-bit floats (a sign, two bits of exponent, one of mantissa), twice
+// what they are, so that they are integers.
+inline constexpr std::array<int8_t, 16> kFP4Values = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                      0, -1, -2, -3, -4, -6, -8, -12};
+
+// What those integers are multiplied by: half of the power of two that exponent e stands for, 2^(e
+// - 128). 255 is not a number.
+inline float FP4Scale(uint8_t e) {
+  const uint32_t bits = e == 255 ? 0x7fc00000u : e > 1 ? (e - 1u) << 23 : 0x200000u << e;
+  return std::bit_cast<float>(bits);
+}
 
 struct ScaleMin {
   int scale, min;

@@ -37,6 +37,8 @@ void BlockCodes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
     case kQ4_0:
     case kIQ4_NL:
       return Nibbles(p + 2, c);
+    case kMXFP4:
+      return Nibbles(p + 1, c);
     case kQ4_1:
       return Nibbles(p + 4, c);
     case kQ5_0:
@@ -47,6 +49,9 @@ void BlockCodes(DType t, const uint8_t* p, int i, uint32_t c[8]) {
       return FifthBits(Word(p + 4), c);
     case kQ8_0:
       std::memcpy(c, p + 2, 32);
+      return;
+    case kF8_32:
+      std::memcpy(c, p + 4, 32);
       return;
     case kQ2_K:
       for (int j = 0; j < 8; ++j)

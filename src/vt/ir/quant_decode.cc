@@ -137,6 +137,20 @@ void IQ4_XS(const uint8_t* b, float* y) {
   }
 }
 
+void MXFP4(const uint8_t* b, float* y) {
+  const float d = FP4Scale(b[0]);
+  for (int j = 0; j < 16; ++j) {
+    y[j] = d * static_cast<float>(kFP4Values[b[1 + j] & 15]);
+    y[j + 16] = d * static_cast<float>(kFP4Values[b[1 + j] >> 4]);
+  }
+}
+
+void F8_32(const uint8_t* b, float* y) {
+  float d;
+  std::memcpy(&d, b, 4);
+  for (int j = 0; j < 32; ++j) y[j] = d * F8ToFloat(b[4 + j]);
+}
+
 void Q8_A32(const uint8_t* b, float* y) {
   BlockQ8A32 block;
   std::memcpy(&block, b, sizeof(block));
@@ -225,6 +239,10 @@ void Dequantize(DType t, const void* src, float* dst, int64_t count) {
       return Blocks(IQ4_NL, t, src, dst, count);
     case DType::kIQ4_XS:
       return Blocks(IQ4_XS, t, src, dst, count);
+    case DType::kMXFP4:
+      return Blocks(MXFP4, t, src, dst, count);
+    case DType::kF8_32:
+      return Blocks(F8_32, t, src, dst, count);
     case DType::kQ8_A32:
       return Blocks(Q8_A32, t, src, dst, count);
     case DType::kI32:

@@ -179,6 +179,43 @@ void IQ4_XS(const float* x, uint8_t* b) {
   }
 }
 
+int NearestFP4(float x) {
+  const float size = std::fabs(x);
+  int code = 0;  // a tie goes to the even code
+  for (int c = 1; c < 8; ++c) {
+    const float middle = 0.5f * static_cast<float>(kFP4Values[c - 1] + kFP4Values[c]);
+    if (size > middle || (size == middle && c % 2 == 0)) code = c;
+  }
+  return std::signbit(x) ? code | 8 : code;
+}
+
+// The exponent that gives the largest value a code of 8 to 12, or the next, which holds values
+// between 12 and 16 better: whichever errs less.
+void MXFP4(const float* x, uint8_t* b) {
+  const float largest = std::fabs(Extreme(x, 32));
+  const int first = largest > 0 && std::isfinite(largest) ? std::ilogb(largest) - 2 + 127 : 0;
+  float least = INFINITY;
+  for (int e = std::clamp(first, 0, 253); e <= std::clamp(first + 1, 0, 254); ++e) {
+    const float scale = FP4Scale(static_cast<uint8_t>(e));
+    uint8_t block[17] = {static_cast<uint8_t>(e)};
+    float error = 0;
+    for (int j = 0; j < 32; ++j) {
+      const int code = NearestFP4(x[j] / scale);
+      const float miss = x[j] - scale * static_cast<float>(kFP4Values[static_cast<size_t>(code)]);
+      error += miss * miss;
+      block[1 + j % 16] |= static_cast<uint8_t>(code << (j / 16 * 4));
+    }
+    if (error < least) std::memcpy(b, block, sizeof(block));
+    least = std::min(least, error);
+  }
+}
+
+void F8_32(const float* x, uint8_t* b) {
+  const float d = std::fabs(Extreme(x, 32)) / 448;
+  std::memcpy(b, &d, 4);
+  for (int j = 0; j < 32; ++j) b[4 + j] = FloatToF8(x[j] * Inverse(d));
+}
+
 // Every backend rounds like this, or conformance tests see codes that differ by one: q =
 // round-half-even(x * (1 / d)) with d = max|x| / 127, all in f32.
 void Q8_A32(const float* x, uint8_t* b) {
@@ -284,6 +321,10 @@ void Quantize(DType t, const float* src, void* dst, int64_t count) {
       return Blocks(IQ4_NL, t, src, dst, count);
     case DType::kIQ4_XS:
       return Blocks(IQ4_XS, t, src, dst, count);
+    case DType::kMXFP4:
+      return Blocks(MXFP4, t, src, dst, count);
+    case DType::kF8_32:
+      return Blocks(F8_32, t, src, dst, count);
     case DType::kQ8_A32:
       return Blocks(Q8_A32, t, src, dst, count);
     case DType::kI32:
