@@ -75,6 +75,7 @@ ValueId Builder::TokenIds() {
   return fed_ids_;
 }
 ValueId Builder::Positions() { return Input(kPositions, {T()}); }
+ValueId Builder::TokenTypes() { return Input(kTokenTypes, {T()}); }
 ValueId Builder::OutputRows() { return Input(kOutputRows, {O()}); }
 ValueId Builder::SampleParams() {
   const ValueId v = Input(kSampleParams, {O(), Dim(kSampleParamCount)});
@@ -91,7 +92,9 @@ ValueId Builder::Weight(const std::string& name, std::vector<int64_t> shape) {
   const std::string key = "weight:" + name;
   const auto found = by_name_.find(key);
   WeightInfo info{DType::kF32, shape};
-  if (const auto stored = weights_ ? weights_(name) : std::nullopt; !stored) {
+  if (asked_ != nullptr) {
+    asked_->emplace(name, shape);
+  } else if (const auto stored = weights_ ? weights_(name) : std::nullopt; !stored) {
     Fail(fmt::format("the checkpoint has no tensor {}, which {} needs", name, graph_.name));
   } else if (stored->shape != shape) {
     Fail(fmt::format("tensor {} has the shape {}, but the configuration of {} says {}", name,
@@ -148,7 +151,10 @@ ValueId Builder::Emit(Op op, std::string name, std::vector<ValueId> inputs, Attr
 }
 
 ValueId Builder::Embed(const std::string& weight, int64_t vocab, int64_t width) {
-  return Emit(Op::kEmbed, ModuleName(weight), {Weight(weight, {vocab, width}), TokenIds()});
+  return EmbedOf(weight, vocab, width, TokenIds());
+}
+ValueId Builder::EmbedOf(const std::string& weight, int64_t rows, int64_t width, ValueId ids) {
+  return Emit(Op::kEmbed, ModuleName(weight), {Weight(weight, {rows, width}), ids});
 }
 
 ValueId Builder::Linear(ValueId x, const std::string& name, int64_t out, bool bias) {
@@ -192,6 +198,9 @@ ValueId Builder::Scale(ValueId x, float multiply, float add) {
 ValueId Builder::Act(ValueId x, Activation fn) {
   return Emit(Op::kUnary, Numbered(graph_, Op::kUnary), {x}, {UnaryAttrs{fn}});
 }
+ValueId Builder::Clamp(ValueId x, float low, float high) {
+  return Emit(Op::kClamp, Numbered(graph_, Op::kClamp), {x}, {ClampAttrs{low, high}});
+}
 ValueId Builder::SoftCap(ValueId x, float cap) {
   if (!(cap > 0)) Fail(fmt::format("{}: a soft cap must be positive, not {}", graph_.name, cap));
   return Scale(Act(Scale(x, 1 / cap), Activation::kTanh), cap);
@@ -215,15 +224,40 @@ ValueId Builder::OutputOnly(ValueId x) {
   return Emit(Op::kGather, "output_rows", {x, OutputRows()});
 }
 
+ValueId Builder::Concat(ValueId a, ValueId b) {
+  return Emit(Op::kConcat, Numbered(graph_, Op::kConcat), {a, b});
+}
+
+ValueId Builder::HeadLinear(ValueId x, const std::string& name, int64_t out) {
+  if (x < 0) return kNone;
+  const Shape& shape = graph_.value(x).shape;
+  if (shape.size() != 3) {
+    Fail(fmt::format("{}: {} needs x [T, H, K]", graph_.name, name));
+    return kNone;
+  }
+  const int64_t heads = shape[1].At({}), k = shape[2].At({});
+  return Emit(Op::kHeadLinear, name, {x, Weight(name + ".weight", {heads, out, k})});
+}
+
 ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
-                           const std::string& name) {
-  if (q < 0 || k < 0 || v < 0) return kNone;
+                           const std::string& name, const std::string& sinks) {
+  return Attend(q, {k, v}, attrs, name, sinks);
+}
+ValueId Builder::LatentAttention(ValueId q, ValueId latent, const AttentionAttrs& attrs,
+                                 const std::string& name) {
+  return Attend(q, {latent}, attrs, name, {});
+}
+
+ValueId Builder::Attend(ValueId q, std::vector<ValueId> kv, const AttentionAttrs& attrs,
+                        const std::string& name, const std::string& sinks) {
+  if (q < 0 || std::any_of(kv.begin(), kv.end(), [](ValueId v) { return v < 0; })) return kNone;
   // Layers share a group when their state has the same shape and the same window.
   int group = -1;
   for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
     const StateGroup& s = graph_.state_groups[g];
     if (s.kind != StateGroup::Kind::kSlot && s.window == attrs.window &&
-        s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim) {
+        s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim &&
+        s.latent == attrs.latent()) {
       group = static_cast<int>(g);
     }
   }
@@ -237,23 +271,30 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs
          .layers = 0,
          .kv_heads = attrs.kv_heads,
          .head_dim = attrs.head_dim,
-         .window = attrs.window});
+         .window = attrs.window,
+         .latent = attrs.latent()});
   }
   const int layer = graph_.state_groups[static_cast<size_t>(group)].layers;
-  const ValueId state_id = State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype,
-                                 {Dim(2), Dim(attrs.kv_heads), Dim(attrs.head_dim)});
+  const ValueId state_id =
+      State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype,
+            {Dim(static_cast<int64_t>(kv.size())), Dim(attrs.kv_heads), Dim(attrs.head_dim)});
 
   if (kv_.block_size < 1 || kv_.max_model_len < 1)
     Fail("the KV cache needs a positive block size and model length");
   const int64_t max_blocks =
       kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
-  const ValueId slots = Input(SlotsName(group), {T()});
-  const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", {state_id, k, v, slots});
+  kv.insert(kv.begin(), state_id);
+  kv.push_back(Input(SlotsName(group), {T()}));
+  const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", std::move(kv));
   if (next < 0) return kNone;
-  return Emit(Op::kAttention, name,
-              {q, next, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
-               Input(kSeqLens, {R()}), Input(BlockTableName(group), {R(), Dim(max_blocks)})},
-              {attrs});
+  std::vector<ValueId> inputs = {q,
+                                 next,
+                                 Positions(),
+                                 Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
+                                 Input(kSeqLens, {R()}),
+                                 Input(BlockTableName(group), {R(), Dim(max_blocks)})};
+  if (attrs.sinks) inputs.push_back(Weight(sinks, {attrs.heads}));
+  return Emit(Op::kAttention, name, std::move(inputs), {attrs});
 }
 
 Builder::Routed Builder::Router(ValueId logits, const RouterAttrs& attrs, const std::string& name,
@@ -275,6 +316,11 @@ ValueId Builder::GroupedLinear(ValueId x, ValueId ids, const std::string& name, 
               {GroupedLinearAttrs{1}});
 }
 
+ValueId Builder::ExpertBias(ValueId y, ValueId ids, const std::string& bias, int64_t experts) {
+  if (y < 0) return kNone;
+  return Emit(Op::kExpertBias, Numbered(graph_, Op::kExpertBias),
+              {y, ids, Weight(bias, {experts, graph_.value(y).shape.back().At({})})});
+}
 ValueId Builder::ExpertSum(ValueId y, ValueId weights) {
   return Emit(Op::kExpertSum, Numbered(graph_, Op::kExpertSum), {y, weights});
 }

@@ -38,6 +38,7 @@ class Builder {
   // With a sampler the ids have passed token_feed.
   ValueId TokenIds();
   ValueId Positions();
+  ValueId TokenTypes();
   ValueId OutputRows();
   ValueId SampleParams();  // f32 [O, 32], of the sample op
 
@@ -45,12 +46,16 @@ class Builder {
   bool Has(const std::string& name) const;
   // REQUIRES a shape of exactly `shape` in the checkpoint, otherwise the build fails.
   ValueId Weight(const std::string& name, std::vector<int64_t> shape);
+  // From here on every weight is taken to be there, as f32 of the shape asked for, and noted in
+  // `asked`: what does a model need? Has still asks the source.
+  void RecordInto(std::map<std::string, std::vector<int64_t>>* asked) { asked_ = asked; }
   // Declares that a tensor of the checkpoint is known and not needed (e.g. rotary inv_freq
   // buffers).
   void Ignore(const std::string& name) { used_.insert(name); }
 
   // --- operations (shapes as in op.h); `name` becomes the node's name
   ValueId Embed(const std::string& weight, int64_t vocab, int64_t width);
+  ValueId EmbedOf(const std::string& weight, int64_t rows, int64_t width, ValueId ids);
   // weight "<name>.weight" [out, in]; with bias "<name>.bias" [out] when `bias`.
   ValueId Linear(ValueId x, const std::string& name, int64_t out, bool bias = false);
   ValueId RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset = 0);
@@ -59,6 +64,7 @@ class Builder {
   ValueId Mul(ValueId a, ValueId b);
   ValueId Scale(ValueId x, float multiply, float add = 0);
   ValueId Act(ValueId x, Activation fn);
+  ValueId Clamp(ValueId x, float low, float high);
   ValueId SoftCap(ValueId x, float cap);                      // cap * tanh(x / cap)
   ValueId Heads(ValueId x, int64_t heads, int64_t head_dim);  // [T, H * D] -> [T, H, D]
   ValueId Slice(ValueId x, int64_t begin, int64_t size);
@@ -66,9 +72,15 @@ class Builder {
   ValueId OutputOnly(ValueId x);  // keeps the rows whose logits are wanted: [T, D] -> [O, D]
 
   // --- attention with the KV cache. q [T, H, D], k and v [T, Hk, D]. Layers with the same window
-  // share a state group.
+  // share a state group. With attrs.sinks the weight `sinks` [heads].
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
-                    const std::string& name);
+                    const std::string& name, const std::string& sinks = {});
+  // The same with a latent cache (attrs.v_dim): latent [T, 1, D] -> [T, H * v_dim].
+  ValueId LatentAttention(ValueId q, ValueId latent, const AttentionAttrs& attrs,
+                          const std::string& name);
+  // x [T, H, K] by weight "<name>.weight" [H, out, K] -> [T, H, out].
+  ValueId HeadLinear(ValueId x, const std::string& name, int64_t out);
+  ValueId Concat(ValueId a, ValueId b);  // of the last dimension
 
   // --- experts. `name`.weight is [experts, out, in], used by the ids that Router gave.
   struct Routed {
@@ -79,6 +91,8 @@ class Builder {
                 const std::string& bias = {});
   ValueId GroupedLinear(ValueId x, ValueId ids, const std::string& name, int64_t experts,
                         int64_t out);
+  // y [T, k, N] plus the row of `bias` [experts, N] that each id says.
+  ValueId ExpertBias(ValueId y, ValueId ids, const std::string& bias, int64_t experts);
   ValueId ExpertSum(ValueId y, ValueId weights);
   ValueId ScaleRows(ValueId x, ValueId s);  // s [.., 1]
 
@@ -116,6 +130,9 @@ class Builder {
   void Fail(std::string message);
 
  private:
+  // Attention over a state of its own to which `kv` (k and v, or a latent vector) is written.
+  ValueId Attend(ValueId q, std::vector<ValueId> kv, const AttentionAttrs& attrs,
+                 const std::string& name, const std::string& sinks);
   ValueId Input(const std::string& name, Shape shape);
   ValueId State(const std::string& name, int group, DType dtype, Shape shape);
   // The newest version of the sampler's state; kNone after an error.
@@ -128,6 +145,7 @@ class Builder {
   ValueId sampler_state_ = kNone;  // newest version
   ValueId fed_ids_ = kNone;
   std::set<std::string> used_;
+  std::map<std::string, std::vector<int64_t>>* asked_ = nullptr;
   std::optional<base::Error> error_;
 };
 

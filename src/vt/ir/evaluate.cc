@@ -39,6 +39,8 @@ double Apply(Activation fn, double x) {
       return x > 20 ? x : std::log1p(std::exp(x));  // e^-20 is below an f32 ulp
     case Activation::kSquaredRelu:
       return x > 0 ? x * x : 0;
+    case Activation::kQuickGelu:
+      return x / (1 + std::exp(-1.702 * x));
   }
   return x;
 }
@@ -184,22 +186,25 @@ std::vector<float> RoundRow(const float* row, size_t width, DType t) {
   return out;
 }
 
-void KvWrite(KvState& state, const Tensor& k, const Tensor& v, const Tensor& slots) {
+// v is null where one vector is both.
+void KvWrite(KvState& state, const Tensor& k, const Tensor* v, const Tensor& slots) {
   const auto width = static_cast<size_t>(Size(k, 1) * Size(k, 2));
   for (size_t t = 0; t < slots.i.size(); ++t) {
     const int32_t slot = slots.i[t];
     if (slot < 0) continue;  // padding
     state.k[slot] = RoundRow(&k.f[t * width], width, state.dtype);
-    state.v[slot] = RoundRow(&v.f[t * width], width, state.dtype);
+    if (v != nullptr) state.v[slot] = RoundRow(&v->f[t * width], width, state.dtype);
   }
 }
 
-// One head of one query over the cached positions [begin, end) of its request.
+// One head of one query over the cached positions [begin, end) of its request. The sink is a score
+// of no key (gpt-oss's): -infinity for none.
 void AttendOne(const AttentionAttrs& a, const float* q, float* out,
-               const std::vector<const float*>& keys, const std::vector<const float*>& rows) {
-  const auto d = static_cast<size_t>(a.head_dim);
+               const std::vector<const float*>& keys, const std::vector<const float*>& rows,
+               double sink) {
+  const auto d = static_cast<size_t>(a.head_dim), dv = static_cast<size_t>(a.value_dim());
   std::vector<double> scores(keys.size());
-  double high = -INFINITY;
+  double high = sink;
   for (size_t i = 0; i < keys.size(); ++i) {
     double dot = 0;
     for (size_t j = 0; j < d; ++j) dot += static_cast<double>(q[j]) * keys[i][j];
@@ -208,23 +213,24 @@ void AttendOne(const AttentionAttrs& a, const float* q, float* out,
     scores[i] = s;
     high = std::max(high, s);
   }
-  double sum = 0;
-  std::vector<double> mean(d);
+  double sum = sink > -INFINITY ? std::exp(sink - high) : 0;
+  std::vector<double> mean(dv);
   for (size_t i = 0; i < keys.size(); ++i) {
     const double p = std::exp(scores[i] - high);
     sum += p;
-    for (size_t j = 0; j < d; ++j) mean[j] += p * rows[i][j];
+    for (size_t j = 0; j < dv; ++j) mean[j] += p * rows[i][j];
   }
-  for (size_t j = 0; j < d; ++j) out[j] = sum > 0 ? static_cast<float>(mean[j] / sum) : 0;
+  for (size_t j = 0; j < dv; ++j) out[j] = sum > 0 ? static_cast<float>(mean[j] / sum) : 0;
 }
 
 Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in, KvState& state,
                   int64_t block_size) {
   const Tensor &q = *in[0], &positions = *in[2], &starts = *in[3], &lens = *in[4], &table = *in[5];
   const int64_t tokens = Size(q, 0), requests = Size(lens, 0), max_blocks = Size(table, 1);
-  const auto row = static_cast<size_t>(a.heads * a.head_dim);
-  Tensor y{.shape = {tokens, a.heads * a.head_dim},
-           .f = std::vector<float>(q.f.size()),
+  const auto wide = static_cast<size_t>(a.value_dim());
+  const auto row = static_cast<size_t>(a.heads) * wide;
+  Tensor y{.shape = {tokens, a.heads * a.value_dim()},
+           .f = std::vector<float>(static_cast<size_t>(tokens) * row),
            .i = {}};  // padding: zeros
   for (int64_t r = 0; r < requests; ++r) {
     const int64_t len = lens.i[static_cast<size_t>(r)];
@@ -243,7 +249,7 @@ Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in,
         if (key == state.k.end())
           return Bad(fmt::format("request {} reads slot {}, which was never written", r, slot));
         k.push_back(&key->second);
-        v.push_back(&state.v.at(slot));
+        v.push_back(a.latent() ? &key->second : &state.v.at(slot));
       }
       for (int64_t h = 0; h < a.heads; ++h) {
         const auto offset = static_cast<size_t>(h / (a.heads / a.kv_heads) * a.head_dim);
@@ -252,8 +258,9 @@ Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in,
           keys.push_back(k[i]->data() + offset);
           rows.push_back(v[i]->data() + offset);
         }
-        const size_t at = static_cast<size_t>(t) * row + static_cast<size_t>(h * a.head_dim);
-        AttendOne(a, &q.f[at], &y.f[at], keys, rows);
+        AttendOne(a, &q.f[static_cast<size_t>((t * a.heads + h) * a.head_dim)],
+                  &y.f[static_cast<size_t>(t) * row + static_cast<size_t>(h) * wide], keys, rows,
+                  a.sinks ? in[6]->f[static_cast<size_t>(h)] : -INFINITY);
       }
     }
   }
@@ -397,6 +404,12 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
       const Activation fn = attrs.as<UnaryAttrs>().fn;
       return one(Map(*in[0], [&](double x, size_t) { return Apply(fn, x); }));
     }
+    case Op::kClamp: {
+      const auto& a = attrs.as<ClampAttrs>();
+      return one(Map(*in[0], [&](double x, size_t) {
+        return std::min<double>(std::max<double>(x, a.low), a.high);
+      }));
+    }
     case Op::kRmsNorm:
       return one(RmsNorm(attrs.as<NormAttrs>(), *in[0], *in[1]));
     case Op::kLayerNorm:
@@ -408,7 +421,7 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
     case Op::kRope:
       return one(Rope(attrs.as<RopeAttrs>(), *in[0], *in[1]));
     case Op::kKvWrite:
-      KvWrite(*state, *in[1], *in[2], *in[3]);
+      KvWrite(*state, *in[1], in.size() == 4 ? in[2] : nullptr, *in.back());
       return one({});
     case Op::kAttention:
       return Attention(attrs.as<AttentionAttrs>(), in, *state, block_size);
@@ -426,8 +439,17 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
     }
     case Op::kRouter:
       return RouteExperts(attrs.as<RouterAttrs>(), *in[0], in.size() > 1 ? in[1] : nullptr);
+    case Op::kHeadLinear:
+      return one(HeadLinear(*in[0], *in[1]));
     case Op::kGroupedLinear:
       return GroupedLinear(attrs.as<GroupedLinearAttrs>(), in);
+    case Op::kExpertBias: {
+      const auto width = static_cast<size_t>(Last(*in[2]));
+      return one(Map(*in[0], [&](double x, size_t i) {
+        const int32_t id = in[1]->i[i / width];
+        return id < 0 ? x : x + in[2]->f[static_cast<size_t>(id) * width + i % width];
+      }));
+    }
     case Op::kExpertSum:
       return one(ExpertSum(*in[0], *in[1]));
     case Op::kScaleRows: {

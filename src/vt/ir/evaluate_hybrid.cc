@@ -57,7 +57,7 @@ void KeepBestGroups(const RouterAttrs& a, std::vector<double>& ranks) {
   for (size_t g = 0; g < static_cast<size_t>(a.groups); ++g) {
     const std::span<const double> group(&ranks[g * size], size);
     const std::vector<size_t> two = Largest(group, 2);
-    groups.push_back(Rank(group[two[0]]) + Rank(group[two[1]]));
+    groups.push_back(Rank(group[two[0]]) + (a.group_max ? 0 : Rank(group[two[1]])));
   }
   const std::vector<size_t> best = Largest(groups, static_cast<size_t>(a.top_groups));
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -153,6 +153,21 @@ Tensors GroupedLinear(const GroupedLinearAttrs& a, const std::vector<const Tenso
     }
   }
   return std::vector<Tensor>{std::move(y)};
+}
+
+Tensor HeadLinear(const Tensor& x, const Tensor& w) {
+  const size_t tokens = Size(x, 0), heads = Size(x, 1), k = Size(x, 2), n = Size(w, 1);
+  Tensor y{.shape = {x.shape[0], x.shape[1], w.shape[1]}, .f = {}, .i = {}};
+  y.f.reserve(tokens * heads * n);
+  for (size_t row = 0; row < tokens * heads; ++row) {
+    const float *p = &x.f[row * k], *matrix = &w.f[row % heads * n * k];
+    for (size_t o = 0; o < n; ++o) {
+      double sum = 0;
+      for (size_t i = 0; i < k; ++i) sum += static_cast<double>(p[i]) * matrix[o * k + i];
+      y.f.push_back(static_cast<float>(sum));
+    }
+  }
+  return y;
 }
 
 Tensor ExpertSum(const Tensor& y, const Tensor& weights) {

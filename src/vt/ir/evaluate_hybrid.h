@@ -1,4 +1,5 @@
-// Reference functions of experts and of recurrent layers (see evaluate.cc for the others).
+// Reference functions of experts, of matrices a head and of recurrent layers (see evaluate.cc for
+// the others).
 #pragma once
 
 #include <vector>
@@ -13,6 +14,7 @@ base::Result<std::vector<Tensor>> RouteExperts(const RouterAttrs& a, const Tenso
 base::Result<std::vector<Tensor>> GroupedLinear(const GroupedLinearAttrs& a,
                                                 const std::vector<const Tensor*>& in);
 Tensor ExpertSum(const Tensor& y, const Tensor& weights);
+Tensor HeadLinear(const Tensor& x, const Tensor& w);
 // The state's slots are read and written as the step's state_read and state_write say.
 base::Result<std::vector<Tensor>> CausalConv(const ConvAttrs& a,
                                              const std::vector<const Tensor*>& in, KvState& state);

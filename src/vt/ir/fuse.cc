@@ -54,7 +54,7 @@ class Matcher {
     // Broadcast operands have no place in a fused kernel, nor have extra inputs (segments, biases)
     // where the definition does not say so.
     std::vector<ValueId> args = node(n).inputs;
-    const bool rest = part.inputs.back() == kRest;
+    const bool rest = part.inputs.back() == kRest || (part.context && part.inputs.back() == kAny);
     if (rest ? args.size() < part.inputs.size() : args.size() != part.inputs.size()) return false;
     if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape)
       return false;

@@ -41,6 +41,13 @@ bool GateAndUp(std::span<const Attrs> parts) {
          up.begin == gate.size && up.size == gate.size;
 }
 
+// Slices that follow each other from the start, the second rotated in full.
+bool WholeRow(std::span<const Attrs> parts) {
+  const auto &first = parts[0].as<SliceAttrs>(), &second = parts[2].as<SliceAttrs>();
+  return first.begin == 0 && second.begin == first.size &&
+         parts[3].as<RopeAttrs>().rotary_dim == second.size;
+}
+
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
       {Op::kNormAddNormLinearActMul,
@@ -94,6 +101,25 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kMul, {3, 1}}},
        {4},
        GateAndUp},
+      {Op::kLatentWrite,
+       5,
+       {{Op::kSlice, {~0}},
+        {Op::kRmsNorm, {0, ~1}},
+        {Op::kSlice, {~0}},
+        {Op::kRope, {2, ~2}},
+        {Op::kConcat, {1, 3}},
+        {Op::kKvWrite, {~3, 4, ~4}}},
+       {5},
+       WholeRow},
+      {Op::kLatentQuery,
+       3,
+       {{Op::kSlice, {~0}},
+        {Op::kHeadLinear, {0, ~1}},
+        {Op::kSlice, {~0}},
+        {Op::kRope, {2, ~2}},
+        {Op::kConcat, {1, 3}}},
+       {4},
+       WholeRow},
       {Op::kLinearActMul,
        1,
        {{Op::kLinear, {~0, kRest}},

@@ -18,8 +18,9 @@ std::string ToString(const Dim& d) {
   return s;
 }
 
-constexpr std::array<const char*, 9> kActivations = {
-    "silu", "gelu_tanh", "gelu", "relu", "sigmoid", "tanh", "exp", "softplus", "squared_relu"};
+constexpr std::array<const char*, 10> kActivations = {
+    "silu", "gelu_tanh", "gelu",     "relu",         "sigmoid",
+    "tanh", "exp",       "softplus", "squared_relu", "quick_gelu"};
 
 struct AttrsText {
   std::string operator()(std::monostate) const { return {}; }
@@ -29,6 +30,9 @@ struct AttrsText {
   }
   std::string operator()(const ScaleAttrs& a) const {
     return fmt::format("x{:g}{:+g}", a.multiply, a.add);
+  }
+  std::string operator()(const ClampAttrs& a) const {
+    return fmt::format("[{:g}, {:g}]", a.low, a.high);
   }
   std::string operator()(const UnaryAttrs& a) const {
     return kActivations[static_cast<size_t>(a.fn)];
@@ -50,12 +54,15 @@ struct AttrsText {
     if (a.softcap != 0) s += fmt::format(" softcap={:g}", a.softcap);
     if (a.window != 0) s += fmt::format(" window={}", a.window);
     if (!a.causal) s += " bidirectional";
+    if (a.sinks) s += " sinks";
+    if (a.latent()) s += fmt::format(" latent={}", a.v_dim);
     return s;
   }
   std::string operator()(const RouterAttrs& a) const {
     std::string s = fmt::format("top={} {}", a.top_k, a.sigmoid ? "sigmoid" : "softmax");
     if (a.bias) s += " bias";
     if (a.groups > 1) s += fmt::format(" groups={}/{}", a.top_groups, a.groups);
+    if (a.group_max) s += " by their best";
     if (a.normalise) s += " normalised";
     if (a.scale != 1) s += fmt::format(" x{:g}", a.scale);
     return s;

@@ -80,7 +80,8 @@ enum class Activation : uint8_t {
   kTanh,
   kExp,
   kSoftplus,
-  kSquaredRelu
+  kSquaredRelu,
+  kQuickGelu  // x * sigmoid(1.702 x)
 };
 
 struct NormAttrs {
@@ -92,6 +93,10 @@ struct ScaleAttrs {
   float multiply = 1;
   float add = 0;
   bool operator==(const ScaleAttrs&) const = default;
+};
+struct ClampAttrs {
+  float low = 0, high = 0;  // may be infinite
+  bool operator==(const ClampAttrs&) const = default;
 };
 struct UnaryAttrs {
   Activation fn = Activation::kSilu;
@@ -131,6 +136,12 @@ struct AttentionAttrs {
   float softcap = 0;   // 0: none; else scores become cap * tanh(score / cap) before the mask
   int64_t window = 0;  // 0: all; else a query sees itself and the window - 1 positions before it
   bool causal = true;
+  bool sinks = false;  // each head has one more score in its softmax's sum, of no key
+  // > 0: the cache is latent: one vector of head_dim numbers a token (kv_heads is 1), whose first
+  // v_dim are its value too.
+  int64_t v_dim = 0;
+  bool latent() const { return v_dim > 0; }
+  int64_t value_dim() const { return latent() ? v_dim : head_dim; }
   bool operator==(const AttentionAttrs&) const = default;
 };
 // Which experts a token goes to. A score is softmax over all experts or sigmoid; chosen by score
@@ -142,8 +153,9 @@ struct RouterAttrs {
   bool normalise = false;  // weights are divided by their sum
   float scale = 1;         // of the weights, at the end
   // Experts in groups of the same size: only those of the best `top_groups` stay, by the sum of a
-  // group's two best.
+  // group's two best, or by its best alone.
   int64_t groups = 1, top_groups = 1;
+  bool group_max = false;
   bool bias = false;
   bool operator==(const RouterAttrs&) const = default;
 };
@@ -185,8 +197,8 @@ struct FusedAttrs {
   bool operator==(const FusedAttrs&) const;
 };
 struct Attrs {
-  std::variant<std::monostate, NormAttrs, ScaleAttrs, UnaryAttrs, LinearAttrs, SliceAttrs,
-               ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, RouterAttrs,
+  std::variant<std::monostate, NormAttrs, ScaleAttrs, ClampAttrs, UnaryAttrs, LinearAttrs,
+               SliceAttrs, ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, RouterAttrs,
                GroupedLinearAttrs, ConvAttrs, DeltaAttrs, SamplerAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
@@ -219,7 +231,10 @@ struct StateGroup {
   int64_t kv_heads = 0, head_dim = 0;
   int64_t window = 0;      // of kPagedWindow, in tokens
   int64_t slot_bytes = 0;  // of kSlot, a layer
-  int64_t bytes_per_token_and_layer() const { return 2 * kv_heads * head_dim * Info(dtype).bytes; }
+  bool latent = false;     // one vector a token is key and value
+  int64_t bytes_per_token_and_layer() const {
+    return (latent ? 1 : 2) * kv_heads * head_dim * Info(dtype).bytes;
+  }
 };
 
 inline constexpr const char* kSamplerGroup = "sampler";  // names of the slot groups
@@ -256,6 +271,7 @@ inline constexpr const char* kPositions = "positions";  // [T]; position of the 
 inline constexpr const char* kQueryStart = "query_start";  // [R + 1]; first row of each request
 inline constexpr const char* kSeqLens = "seq_lens";  // [R]; tokens in the cache after this step
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
+inline constexpr const char* kTokenTypes = "token_types";  // [T]; of encoders: segment of the token
 // Per paged state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
 // written); "block_table.<g>" [R, max_blocks].
 // [R]; the recurrent slot that a request's state is read from (-1: it is new, and its state zero)

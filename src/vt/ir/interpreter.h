@@ -19,7 +19,8 @@ struct Tensor {
   std::vector<int32_t> i;  // of kI32
 };
 
-// State of one layer. Of the KV cache by slot: key and value rows of [kv_heads * head_dim], f32.
+// State of one layer. Of the KV cache by slot: key and value rows of [kv_heads * head_dim], f32
+// (latent: k alone).
 struct KvState {
   DType dtype = DType::kF32;  // values are rounded to this type when written
   std::map<int32_t, std::vector<float>> k, v;

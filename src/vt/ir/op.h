@@ -20,15 +20,20 @@ namespace vt::ir {
   X(Div, "div", none, "(a, b) -> a / b")                                                         \
   X(Scale, "scale", ScaleAttrs, "x -> x * multiply + add")                                       \
   X(Unary, "unary", UnaryAttrs, "x -> fn(x)")                                                    \
+  X(Clamp, "clamp", ClampAttrs, "x -> min(max(x, low), high)")                                   \
   X(RmsNorm, "rms_norm", NormAttrs,                                                              \
     "(x [.., D], w [D]) -> x / sqrt(mean(x^2) + eps) * (w + offset)")                            \
   X(LayerNorm, "layer_norm", NormAttrs, "(x [.., D], w [D], b [D]) -> (x - mean) / std * w + b") \
   X(Softmax, "softmax", none, "x -> exp(x - max) / sum over the last dimension")                 \
   X(LogSoftmax, "log_softmax", none, "x -> x - logsumexp over the last dimension")               \
   X(Rope, "rope", RopeAttrs, "(x [T, H, D], positions [T]) -> rotated pairs")                    \
-  X(KvWrite, "kv_write", none, "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state")        \
+  X(KvWrite, "kv_write", none,                                                                   \
+    "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state; of a latent one without v")        \
   X(Attention, "attention", AttentionAttrs,                                                      \
-    "(q [T, H, D], state, positions, query_start, seq_lens, block_table) -> [T, H * D]")         \
+    "(q [T, H, D], state, positions, query_start, seq_lens, block_table, sinks [H] if any) -> "  \
+    "[T, H * Dv]")                                                                               \
+  X(HeadLinear, "head_linear", none,                                                             \
+    "(x [T, H, K], w [H, N, K]) -> [T, H, N]: each head by a matrix of its own")                 \
   X(Gather, "gather", none, "(x [T, D], rows [O]) -> [O, D]")                                    \
   X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")        \
   X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")     \
@@ -41,6 +46,8 @@ namespace vt::ir {
   X(GroupedLinear, "grouped_linear", GroupedLinearAttrs,                                         \
     "(x [T, K] or [T, k, K], ids [T, k], W0 [E, N0, K]..) -> [T, k, N0 + ..]: each by the "      \
     "matrix of its id; zeros for ids below 0")                                                   \
+  X(ExpertBias, "expert_bias", none,                                                             \
+    "(y [T, k, N], ids [T, k], b [E, N]) -> y + b[ids]; y for ids below 0")                      \
   X(ExpertSum, "expert_sum", none,                                                               \
     "(y [T, k, N], weights [T, k]) -> [T, N]: the weighted sum over k")                          \
   X(ScaleRows, "scale_rows", none, "(x [.., N], s [.., 1]) -> x * s")                            \
@@ -74,6 +81,12 @@ namespace vt::ir {
     "(q, k, v, positions, state, slots) -> (rope(q), state with rope(k) and v)")                  \
   X(NormRopeKvWrite, "norm_rope_kv_write", FusedAttrs,                                            \
     "(q, k, v, positions, state, slots, wq, wk) -> the same of rms_norm(q, wq), rms_norm(k, wk)") \
+  X(LatentWrite, "latent_write", FusedAttrs,                                                      \
+    "(x [T, 1, N + R], w [N], positions, state, slots) -> state with rms_norm(x[.. N], w), "      \
+    "rope(x[N ..])")                                                                              \
+  X(LatentQuery, "latent_query", FusedAttrs,                                                      \
+    "(x [T, H, K + R], w [H, N, K], positions) -> [T, H, N + R]: head_linear(x[.. K], w), "       \
+    "rope(x[K ..])")                                                                              \
   X(RmsNormLinear, "rms_norm_linear", FusedAttrs,                                                 \
     "(x, w, W0.., b0..) -> linear(rms_norm(x, w), W0.., b0..)")                                   \
   X(GatedDeltaNet, "gated_delta_net", FusedAttrs,                                                 \
@@ -119,6 +132,7 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kSample || op == Op::kCausalConv) return {2, 1};
   if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kGatedDeltaNet) return {2, 1};
+  if (op == Op::kLatentWrite) return {3, 0};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
   return {};
 }

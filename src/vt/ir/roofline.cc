@@ -46,7 +46,8 @@ bool Contains(Op op, Op what) {
   return false;
 }
 
-bool IsExperts(const Value& v) { return v.kind == ValueKind::kWeight && v.shape.size() == 3; }
+// Heads' matrices are read all; experts' as chosen.
+bool IsStack(const Value& v) { return v.kind == ValueKind::kWeight && v.shape.size() == 3; }
 
 // Rows that go through experts: tokens times choices.
 int64_t ChosenRows(const Graph& g, const Node& node, const Bucket& b) {
@@ -71,12 +72,18 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
     double flops = 0;
     for (const ValueId v : node.inputs) {
       const Value& w = g.value(v);
-      if (IsExperts(w)) {
+      if (IsStack(w)) {
         flops += 2 * static_cast<double>(ChosenRows(g, node, b)) *
                  static_cast<double>(w.shape[1].At(b) * w.shape[2].At(b));
       }
     }
     return flops;
+  }
+  if (Contains(node.op, Op::kHeadLinear)) {
+    for (const ValueId v : node.inputs) {
+      const Value& w = g.value(v);
+      if (IsStack(w)) return 2 * static_cast<double>(b.tokens * Elements(w.shape, b));
+    }
   }
   if (Contains(node.op, Op::kLinear)) {
     // Each matrix meets every row of what is read.
@@ -92,7 +99,7 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
   switch (node.op) {
     case Op::kAttention: {
       const auto& a = node.attrs.as<AttentionAttrs>();
-      return 4 * static_cast<double>(b.tokens * a.heads * a.head_dim) * attended;
+      return 2 * static_cast<double>(b.tokens * a.heads * (a.head_dim + a.value_dim())) * attended;
     }
     case Op::kKvWrite:
       return 0;
@@ -142,7 +149,7 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
       }
     } else if (node.op == Op::kEmbed && i == 0) {
       cost.bytes += static_cast<double>(bucket.tokens * Bytes(v.dtype, v.shape[1].At(bucket)));
-    } else if (IsExperts(v)) {
+    } else if (IsStack(v) && Contains(node.op, Op::kGroupedLinear)) {
       const int64_t experts = v.shape[0].At(bucket);
       cost.bytes += BytesOf(v, bucket) / static_cast<double>(experts) *
                     MetExperts(graph, node, experts, bucket);

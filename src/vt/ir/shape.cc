@@ -67,6 +67,10 @@ class Rule {
     return state.kind == ValueKind::kState && state.dtype == DType::kF32 && IsIds(i, 1) &&
            IsIds(i + 1, 1) && IsIds(i + 2, 1) && S(i + 1) == S(i + 2);
   }
+  // A state of one vector a token: [1, 1, D].
+  bool IsLatent(size_t i) const {
+    return in_[i].kind == ValueKind::kState && Rank(i) == 3 && S(i)[0] == Dim(1);
+  }
   bool IsSampler(size_t i) const {
     const auto* a = Get<SamplerAttrs>();
     return a != nullptr && in_[i].kind == ValueKind::kState && in_[i].dtype == DType::kI32 &&
@@ -77,6 +81,7 @@ class Rule {
   Types Binary();
   Types Attention();
   Types KvWrite();
+  Types HeadLinear();
   Types Router();
   Types GroupedLinear();
   Types CausalConv();
@@ -94,6 +99,7 @@ base::Result<size_t> Rule::Arity() const {
   switch (op_) {
     case Op::kScale:
     case Op::kUnary:
+    case Op::kClamp:
     case Op::kSoftmax:
     case Op::kLogSoftmax:
     case Op::kReshape:
@@ -103,13 +109,15 @@ base::Result<size_t> Rule::Arity() const {
     case Op::kArgMax:
       return 1u;
     case Op::kLayerNorm:
+    case Op::kExpertBias:
       return 3u;
     case Op::kKvWrite:
-      return 4u;
+      return in_.empty() || !IsLatent(0) ? 4u : 3u;
     case Op::kSample:
     case Op::kTopLogprobs:
       return 3u;
     case Op::kAttention:
+      return Get<AttentionAttrs>() != nullptr && Get<AttentionAttrs>()->sinks ? 7u : 6u;
     case Op::kCausalConv:
       return 6u;
     case Op::kGatedDelta:
@@ -165,8 +173,14 @@ Types Rule::Binary() {
 
 Types Rule::KvWrite() {
   if (in_[0].kind != ValueKind::kState) return Bad("needs a state as its first input");
-  if (Rank(1) != 3 || S(1) != S(2)) return Bad("needs k and v of one shape [T, heads, head_dim]");
-  if (!IsIds(3, 1) || S(3)[0] != S(1)[0]) return Bad("needs one i32 slot a token");
+  const size_t slots = in_.size() - 1;
+  if (IsLatent(0)) {
+    if (Rank(1) != 3 || S(1)[1] != Dim(1) || S(1)[2] != S(0)[2])
+      return Bad("needs a latent vector a token [T, 1, D]");
+  } else if (Rank(1) != 3 || S(1) != S(2)) {
+    return Bad("needs k and v of one shape [T, heads, head_dim]");
+  }
+  if (!IsIds(slots, 1) || S(slots)[0] != S(1)[0]) return Bad("needs one i32 slot a token");
   return One(in_[0].dtype, S(0));
 }
 
@@ -177,13 +191,26 @@ Types Rule::Attention() {
     return Bad("needs AttentionAttrs whose heads are a multiple of kv_heads");
   }
   if (in_[1].kind != ValueKind::kState) return Bad("needs a state as its second input");
+  if (a->latent() != IsLatent(1) || (a->latent() && (a->kv_heads != 1 || a->v_dim > a->head_dim)))
+    return Bad("needs a latent state where v_dim is given, one kv head and v_dim of its numbers");
   if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || S(0)[2] != Dim(a->head_dim)) {
     return Bad(fmt::format("needs q of shape [T, {}, {}]", a->heads, a->head_dim));
   }
   if (!IsIds(2, 1) || S(2)[0] != S(0)[0]) return Bad("needs one i32 position a token");
   if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2))
     return Bad("needs i32 query_start, seq_lens and block_table");
-  return One(ValueType(), {S(0)[0], Dim(a->heads * a->head_dim)});
+  if (a->sinks && !IsVector(6, a->heads)) return Bad("needs a sink for each head");
+  return One(ValueType(), {S(0)[0], Dim(a->heads * a->value_dim())});
+}
+
+Types Rule::HeadLinear() {
+  const int64_t k = LastOf(0);
+  if (Rank(0) != 3 || k <= 0) return Bad("needs x [T, H, K]");
+  if (Rank(1) != 3 || LastOf(1) != k || S(1)[0] != S(0)[1] || !IsFloating(in_[1].dtype))
+    return Bad(fmt::format("needs a weight [{}, rows, {}]", ToString({S(0)[1]}), k));
+  if (k % Info(in_[1].dtype).block != 0)
+    return Bad("needs rows that are whole blocks of the weight's format");
+  return One(ValueType(), WithLast(0, S(1)[1].At({})));
 }
 
 Types Rule::Router() {
@@ -313,6 +340,11 @@ Types Rule::Apply() {
     case Op::kUnary:
       if (Get<UnaryAttrs>() == nullptr) return Bad("needs UnaryAttrs");
       return One(ValueType(), S(0));
+    case Op::kClamp: {
+      const auto* a = Get<ClampAttrs>();
+      if (a == nullptr || !(a->low <= a->high)) return Bad("needs ClampAttrs of low <= high");
+      return One(ValueType(), S(0));
+    }
     case Op::kSoftmax:
     case Op::kLogSoftmax:
       if (Rank(0) < 1) return Bad("needs at least one dimension");
@@ -341,6 +373,8 @@ Types Rule::Apply() {
       return KvWrite();
     case Op::kAttention:
       return Attention();
+    case Op::kHeadLinear:
+      return HeadLinear();
     case Op::kGather:
       if (Rank(0) != 2 || !IsIds(1, 1)) return Bad("needs x [T, D] and i32 rows");
       return One(in_[0].dtype, {S(1)[0], S(0)[1]});
@@ -376,6 +410,12 @@ Types Rule::Apply() {
       return Router();
     case Op::kGroupedLinear:
       return GroupedLinear();
+    case Op::kExpertBias:
+      if (Rank(0) != 3 || !IsIds(1, 2) || S(1) != Shape{S(0)[0], S(0)[1]} || Rank(2) != 2 ||
+          LastOf(2) != LastOf(0) || !IsPlainFloat(in_[2].dtype)) {
+        return Bad("needs y [T, k, N], i32 ids [T, k] and biases [E, N]");
+      }
+      return One(ValueType(), S(0));
     case Op::kExpertSum:
       if (Rank(0) != 3 || S(1) != Shape{S(0)[0], S(0)[1]} || in_[1].dtype != DType::kF32)
         return Bad("needs y [T, k, N] and f32 weights [T, k]");
