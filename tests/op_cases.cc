@@ -37,10 +37,19 @@ void AddRowOps(std::vector<OpCase>& cases) {
     add("unary", [&](CaseBuilder& c) -> std::vector<ValueId> {
       std::vector<ValueId> all;
       const ValueId x = c.b.Scale(c.X(width), 4);  // into the flat parts too
-      for (int fn = 0; fn <= static_cast<int>(Activation::kSquaredRelu); ++fn) {
+      for (int fn = 0; fn <= static_cast<int>(Activation::kQuickGelu); ++fn) {
         all.push_back(c.b.Act(x, static_cast<Activation>(fn)));
       }
       return all;
+    });
+    add("clamp", [&](CaseBuilder& c) -> std::vector<ValueId> {
+      const ValueId x = c.X(width);
+      return {c.b.Clamp(x, -0.5f, 0.25f), c.b.Clamp(x, -INFINITY, 0.125f)};
+    });
+    add("expert_bias", [&](CaseBuilder& c) -> std::vector<ValueId> {
+      const ValueId y = c.b.Heads(c.X(3 * width), 3, width);
+      const auto chosen = c.b.Router(c.X(5, "logits.weight"), {.top_k = 3}, "router");
+      return {c.b.ExpertBias(y, chosen.ids, c.Matrix("bias", 5, width), 5)};
     });
     add("act_mul", [&](CaseBuilder& c) -> std::vector<ValueId> {
       const ValueId a = c.X(width), u = c.X(width, "y.weight");
@@ -221,7 +230,8 @@ OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv,
   }
   q = c.b.Rope(c.b.Heads(q, a.heads, a.head_dim), Rotation(a.head_dim));
   k = c.b.Rope(c.b.Heads(k, a.kv_heads, a.head_dim), Rotation(a.head_dim));
-  const ValueId y = c.b.Attention(q, k, c.b.Heads(v, a.kv_heads, a.head_dim), a, "attention");
+  const ValueId y = c.b.Attention(q, k, c.b.Heads(v, a.kv_heads, a.head_dim), a, "attention",
+                                  a.sinks ? c.Vector("sinks", a.heads) : "");
   // What leaves a graph is f32 whatever the device's values are; attention gives values.
   return c.Finish({c.b.Add(y, y)}, std::move(steps), 5e-5);
 }
@@ -257,6 +267,20 @@ void AddAttention(std::vector<OpCase>& cases) {
       AttentionCase("attention.softcap.window",
                     {.heads = 4, .kv_heads = 2, .head_dim = 256, .softcap = 5, .window = 20}, kv,
                     ServingSteps()));
+  for (AttentionAttrs a : {AttentionAttrs{.heads = 7, .kv_heads = 1, .head_dim = 64},
+                           {.heads = 8, .kv_heads = 2, .head_dim = 32, .window = 16},
+                           {.heads = 3, .kv_heads = 3, .head_dim = 80, .softcap = 0.5f},
+                           {.heads = 40, .kv_heads = 2, .head_dim = 128},
+                           {.heads = 4, .kv_heads = 2, .head_dim = 256, .causal = false}}) {
+    a.sinks = true;
+    cases.push_back(AttentionCase(fmt::format("attention.sinks.h{}.d{}", a.heads, a.head_dim), a,
+                                  kv, ServingSteps()));
+  }
+  for (const auto& [heads, dim] : std::vector<std::pair<int64_t, int64_t>>{{3, 32}, {12, 64}}) {
+    cases.push_back(AttentionCase(
+        fmt::format("attention.bidirectional.d{}", dim),
+        {.heads = heads, .kv_heads = heads, .head_dim = dim, .causal = false}, kv, ServingSteps()));
+  }
   cases.push_back(AttentionCase("attention.merged", {.heads = 6, .kv_heads = 2, .head_dim = 32}, kv,
                                 ServingSteps(), true));
   cases.push_back(AttentionCase("attention.block32", {.heads = 4, .kv_heads = 2, .head_dim = 64},
@@ -275,6 +299,9 @@ void AddAttention(std::vector<OpCase>& cases) {
   for (int i = 1; i < 130; ++i) lengths.push_back({{1}});
   cases.push_back(
       AttentionCase("attention.lengths", {.heads = 2, .kv_heads = 1, .head_dim = 32}, kv, lengths));
+  cases.push_back(AttentionCase("attention.sinks.lengths",
+                                {.heads = 2, .kv_heads = 1, .head_dim = 32, .sinks = true}, kv,
+                                lengths));
   cases.push_back(AttentionCase("attention.prefill130", {.heads = 2, .kv_heads = 1, .head_dim = 64},
                                 kv, {{{130}}, {{1}}}));
 }

@@ -34,6 +34,11 @@ inline void StoreElement(const KvLayer& kv, std::byte* base, int64_t i, float x)
 
 void KvWriteToken(const KvLayer& kv, const float* k, const float* v, int64_t slot) {
   const int64_t block = slot / kv.block_size, offset = slot % kv.block_size;
+  if (kv.latent) {
+    std::byte* row = kv.data + block * kv.block_bytes;
+    for (int64_t d = 0; d < kv.head_dim; ++d) StoreElement(kv, row, offset * kv.head_dim + d, k[d]);
+    return;
+  }
   for (int64_t h = 0; h < kv.kv_heads; ++h) {
     std::byte* keys = KeysOf(kv, block, h);
     std::byte* values = keys + kv.head_dim * kv.pitch * ElementBytes(kv);
@@ -69,14 +74,14 @@ struct KeySpan {
 };
 
 struct TileScratch {
-  float* q;       // [rows][head_dim], scaled
-  float* o;       // [rows][pitch_d]
+  float* q;       // [rows][head_dim, of a latent cache pitch_d], scaled
+  float* o;       // [rows][pitch_o]
   float* scores;  // [rows][kAttentionKeys]
   float* max;     // [rows]
   float* sum;     // [rows]
   float* k;       // [spans][head_dim][16]
   float* v;       // [kAttentionKeys][pitch_d]
-  int64_t pitch_d;
+  int64_t pitch_d, pitch_o, pitch_q;
 };
 
 inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySpan& s, int index,
@@ -84,10 +89,11 @@ inline void LoadSpan(const AttentionArgs& a, const AttentionTile& t, const KeySp
   const KvLayer& kv = a.kv;
   const int64_t d_count = kv.head_dim;
   const int64_t block = t.block_table[s.first / kv.block_size], offset = s.first % kv.block_size;
-  const std::byte* keys = KeysOf(kv, block, t.kv_head);
-  const std::byte* values = keys + d_count * kv.pitch * ElementBytes(kv);
+  const std::byte* keys = kv.data + block * kv.block_bytes;
+  if (!kv.latent) keys = KeysOf(kv, block, t.kv_head);
+  const std::byte* values = kv.latent ? keys : keys + d_count * kv.pitch * ElementBytes(kv);
   float* k = m.k + index * d_count * kSpan;
-  for (int64_t d = 0; d < d_count; ++d) {
+  for (int64_t d = 0; d < d_count && !kv.latent; ++d) {
     for (int i = 0; i < kSpanVectors; ++i) {
       Store(k + d * kSpan + i * kNr, LoadElements(kv, keys, d * kv.pitch + offset + i * kNr));
     }
@@ -120,6 +126,19 @@ inline void SpanScores(int64_t head_dim, const float* q, const float* k, float* 
   }
   for (int r = 0; r < kQueryStep; ++r) {
     for (int i = 0; i < kSpanVectors; ++i) Store(out + r * kAttentionKeys + i * kNr, acc[r][i]);
+  }
+}
+
+// The same of a latent cache, whose vectors lie key by key.
+inline void LatentScores(int64_t pitch, const float* q, const float* rows, float* out) {
+  for (int j = 0; j < kSpan; ++j, rows += pitch) {
+    vf acc[kQueryStep] = {};
+    for (int64_t d = 0; d < pitch; d += kNr) {
+      const vf c = Load(rows + d);
+#pragma GCC unroll 4
+      for (int r = 0; r < kQueryStep; ++r) acc[r] += c * Load(q + r * pitch + d);
+    }
+    for (int r = 0; r < kQueryStep; ++r) out[r * kAttentionKeys + j] = Sum(acc[r]);
   }
 }
 
@@ -163,21 +182,21 @@ inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan*
   if (now != old) {
     const float keep = Exp(Splat(old - now))[0];
     m.sum[row] *= keep;
-    float* o = m.o + row * m.pitch_d;
-    for (int64_t d = 0; d < m.pitch_d; d += kNr) Store(o + d, Load(o + d) * keep);
+    float* o = m.o + row * m.pitch_o;
+    for (int64_t d = 0; d < m.pitch_o; d += kNr) Store(o + d, Load(o + d) * keep);
     m.max[row] = now;
   }
   m.sum[row] += Sum(sum);
 }
 
-// o[4 rows] += p v.
-inline void WeightedValues(int64_t keys, int64_t pitch_d, const float* p, const float* v,
-                           float* o) {
-  for (int64_t d = 0; d < pitch_d; d += 2 * kNr) {
+// o[4 rows][pitch_o] += p v[keys][pitch_d].
+inline void WeightedValues(int64_t keys, int64_t pitch_d, int64_t pitch_o, const float* p,
+                           const float* v, float* o) {
+  for (int64_t d = 0; d < pitch_o; d += 2 * kNr) {
     vf acc[kQueryStep][2];
     for (int r = 0; r < kQueryStep; ++r) {
-      acc[r][0] = Load(o + r * pitch_d + d);
-      acc[r][1] = Load(o + r * pitch_d + d + kNr);
+      acc[r][0] = Load(o + r * pitch_o + d);
+      acc[r][1] = Load(o + r * pitch_o + d + kNr);
     }
     for (int64_t j = 0; j < keys; ++j) {
       const vf c0 = Load(v + j * pitch_d + d), c1 = Load(v + j * pitch_d + d + kNr);
@@ -189,39 +208,48 @@ inline void WeightedValues(int64_t keys, int64_t pitch_d, const float* p, const 
       }
     }
     for (int r = 0; r < kQueryStep; ++r) {
-      Store(o + r * pitch_d + d, acc[r][0]);
-      Store(o + r * pitch_d + d + kNr, acc[r][1]);
+      Store(o + r * pitch_o + d, acc[r][0]);
+      Store(o + r * pitch_o + d + kNr, acc[r][1]);
     }
   }
 }
 
 void Attend(const AttentionArgs& a, const AttentionTile& t, std::byte* scratch) {
-  const int64_t head_dim = a.kv.head_dim, group = a.heads / a.kv.kv_heads;
+  const int64_t head_dim = a.kv.head_dim, value_dim = a.value_dim;
+  const int64_t group = a.heads / a.kv.kv_heads;
   const int64_t tokens = t.token_end - t.token_begin, rows = tokens * group;
   const int64_t padded = (rows + kQueryStep - 1) / kQueryStep * kQueryStep;
   TileScratch m;
-  m.pitch_d = (head_dim + 2 * kNr - 1) / (2 * kNr) * (2 * kNr);
+  const auto padded_dim = [](int64_t d) { return (d + 2 * kNr - 1) / (2 * kNr) * (2 * kNr); };
+  m.pitch_d = padded_dim(head_dim);
+  m.pitch_o = padded_dim(value_dim);
+  m.pitch_q = a.kv.latent ? m.pitch_d : head_dim;
   float* next = reinterpret_cast<float*>(scratch);
   const auto take = [&next](int64_t n) {
     float* p = next;
     next += n;
     return p;
   };
-  m.q = take(padded * head_dim);
-  m.o = take(padded * m.pitch_d);
+  m.q = take(padded * m.pitch_q);
+  m.o = take(padded * m.pitch_o);
   m.scores = take(padded * kAttentionKeys);
   m.max = take(padded);
   m.sum = take(padded);
-  m.k = take(kAttentionKeys * head_dim);
+  m.k = take(a.kv.latent ? 0 : kAttentionKeys * head_dim);
   m.v = take(kAttentionKeys * m.pitch_d);
 
   int64_t lowest = INT32_MAX, highest = 0;
   for (int64_t i = 0; i < padded; ++i) {
     m.max[i] = -__builtin_inff();
     m.sum[i] = 0;
-    float* o = m.o + i * m.pitch_d;
-    for (int64_t d = 0; d < m.pitch_d; ++d) o[d] = 0;
-    float* q = m.q + i * head_dim;
+    if (a.sinks != nullptr && t.first) {
+      m.max[i] = a.sinks[t.kv_head * group + i % group];
+      m.sum[i] = 1;
+    }
+    float* o = m.o + i * m.pitch_o;
+    for (int64_t d = 0; d < m.pitch_o; ++d) o[d] = 0;
+    float* q = m.q + i * m.pitch_q;
+    for (int64_t d = head_dim; d < m.pitch_q; ++d) q[d] = 0;
     if (i < rows) {
       const int64_t token = t.token_begin + i / group, head = t.kv_head * group + i % group;
       ScaleRow(a.q + token * a.q_stride + head * head_dim, a.scale, 0, head_dim, q);
@@ -251,48 +279,53 @@ void Attend(const AttentionArgs& a, const AttentionTile& t, std::byte* scratch) 
     }
     for (int64_t r = 0; r < rows; r += kQueryStep) {
       float* s = m.scores + r * kAttentionKeys;
+      const float* q = m.q + r * m.pitch_q;
       for (int b = 0; b < count; ++b) {
-        SpanScores(head_dim, m.q + r * head_dim, m.k + b * head_dim * kSpan, s + b * kSpan);
+        if (a.kv.latent) {
+          LatentScores(m.pitch_d, q, m.v + b * kSpan * m.pitch_d, s + b * kSpan);
+        } else {
+          SpanScores(head_dim, q, m.k + b * head_dim * kSpan, s + b * kSpan);
+        }
       }
       for (int64_t i = r; i < r + kQueryStep; ++i) {
         const int64_t token = t.token_begin + (i < rows ? i : rows - 1) / group;
         SoftmaxTile(a, t.positions[token], spans, count, i, m);
       }
-      WeightedValues(count * kSpan, m.pitch_d, s, m.v, m.o + r * m.pitch_d);
+      WeightedValues(count * kSpan, m.pitch_d, m.pitch_o, s, m.v, m.o + r * m.pitch_o);
     }
   }
 
   for (int64_t i = 0; i < rows; ++i) {
-    const float* o = m.o + i * m.pitch_d;
+    const float* o = m.o + i * m.pitch_o;
     if (t.partial != nullptr) {
-      float* p = t.partial + i * (head_dim + 2);
+      float* p = t.partial + i * (value_dim + 2);
       p[0] = m.max[i];
       p[1] = m.sum[i];
-      for (int64_t d = 0; d < head_dim; ++d) p[2 + d] = o[d];
+      for (int64_t d = 0; d < value_dim; ++d) p[2 + d] = o[d];
       continue;
     }
     const int64_t token = t.token_begin + i / group, head = t.kv_head * group + i % group;
-    ScaleRow(o, m.sum[i] > 0 ? 1.0f / m.sum[i] : 0.0f, 0, head_dim,
-             a.out + token * a.out_stride + head * head_dim);
+    ScaleRow(o, m.sum[i] > 0 ? 1.0f / m.sum[i] : 0.0f, 0, value_dim,
+             a.out + token * a.out_stride + head * value_dim);
   }
 }
 
-void AttentionJoin(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim,
+void AttentionJoin(const float* partial, int64_t parts, int64_t part_stride, int64_t value_dim,
                    float* out) {
   float max = -__builtin_inff();
   for (int64_t i = 0; i < parts; ++i)
     max = partial[i * part_stride] > max ? partial[i * part_stride] : max;
   float sum = 0;
-  for (int64_t d = 0; d < head_dim; ++d) out[d] = 0;
+  for (int64_t d = 0; d < value_dim; ++d) out[d] = 0;
   if (max == -__builtin_inff()) return;
   for (int64_t i = 0; i < parts; ++i) {
     const float* p = partial + i * part_stride;
     const float w = Exp(Splat(p[0] - max))[0];
     if (w == 0) continue;
     sum += w * p[1];
-    Map2(out, p + 2, head_dim, out, [=](vf a, vf b) { return a + b * w; });
+    Map2(out, p + 2, value_dim, out, [=](vf a, vf b) { return a + b * w; });
   }
-  ScaleRow(out, 1.0f / sum, 0, head_dim, out);
+  ScaleRow(out, 1.0f / sum, 0, value_dim, out);
 }
 
 }  // namespace

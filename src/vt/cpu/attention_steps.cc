@@ -43,10 +43,10 @@ struct AttentionWork {
   int64_t tile_tokens;
   int threads;
   std::shared_ptr<std::vector<float>>
-      partial;  // [item][part][row][head_dim + 2]; shared by all layers
+      partial;  // [item][part][row][value_dim + 2]; shared by all layers
 
   int64_t Group() const { return args.heads / args.kv.kv_heads; }
-  int64_t PartFloats() const { return tile_tokens * Group() * (args.kv.head_dim + 2); }
+  int64_t PartFloats() const { return tile_tokens * Group() * (args.value_dim + 2); }
   int64_t Tokens(int64_t r) const { return std::max(query_start[r + 1] - query_start[r], 0); }
   int64_t Tiles(int64_t r) const { return (Tokens(r) + tile_tokens - 1) / tile_tokens; }
 
@@ -135,6 +135,7 @@ class AttentionStep : public Step {
       const int64_t size = ((t.key_end - first + parts - 1) / parts + block - 1) / block * block;
       t.key_begin = std::min(first + part * size, t.key_end);
       t.key_end = std::min(t.key_begin + size, t.key_end);
+      t.first = part == 0;
       t.partial = work_->partial->data() + (index * parts + part) * work_->PartFloats();
     }
     work_->kernels.attention(work_->args, t, scratch);
@@ -150,15 +151,15 @@ class AttentionJoinStep : public Step {
 
   int64_t Chunks(const ir::Bucket&) const override { return work_->parts > 1 ? 1 : 0; }
   void Run(const ir::Bucket&, int64_t, std::byte*) const override {
-    const int64_t head_dim = work_->args.kv.head_dim, group = work_->Group();
+    const int64_t value_dim = work_->args.value_dim, group = work_->Group();
     for (int64_t i = 0; i < work_->items; ++i) {
       const AttentionWork::Item item = work_->Find(i);
       const float* p = work_->partial->data() + i * work_->parts * work_->PartFloats();
       for (int64_t row = 0; row < (item.end - item.begin) * group; ++row) {
         work_->kernels.attention_join(
-            p + row * (head_dim + 2), work_->parts, work_->PartFloats(), head_dim,
+            p + row * (value_dim + 2), work_->parts, work_->PartFloats(), value_dim,
             work_->args.out + (item.begin + row / group) * work_->args.out_stride +
-                (item.head * group + row % group) * head_dim);
+                (item.head * group + row % group) * value_dim);
       }
     }
   }
@@ -174,10 +175,11 @@ base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps) {
   if (n.op == ir::Op::kKvWrite) {
     const auto kv = c.Kv(n.inputs[0]);
     if (!kv) return kv.error();
-    const auto k = c.Rows(n.inputs[1]), v = c.Rows(n.inputs[2]);
+    // A latent cache has no values beside the keys.
+    const auto k = c.Rows(n.inputs[1]), v = kv->latent ? k : c.Rows(n.inputs[2]);
     if (!k) return k.error();
     if (!v) return v.error();
-    const auto slots = c.Input(n.inputs[3]);
+    const auto slots = c.Input(n.inputs.back());
     if (!slots) return slots.error();
     steps.push_back(std::make_unique<KvWriteStep>(id, c.kernels, *kv, *k, *v, *slots));
     return {};
@@ -201,10 +203,16 @@ base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps) {
   a.out_stride = out->stride;
   a.kv = *kv;
   a.heads = attrs.heads;
+  a.value_dim = attrs.value_dim();
   a.scale = attrs.scale;
   a.softcap = attrs.softcap;
   a.window = attrs.window;
   a.causal = attrs.causal;
+  if (attrs.sinks) {
+    const auto sinks = c.Vector(n.inputs[6]);
+    if (!sinks) return sinks.error();
+    a.sinks = *sinks;
+  }
   const int64_t group = attrs.heads / attrs.kv_heads;
   const int64_t tile = std::max<int64_t>(1, kAttentionQueries / group);
   auto work =

@@ -41,7 +41,8 @@ using ReadRowFn = void (*)(const std::byte* panel, int lane, int64_t k, float* o
                            std::byte* scratch);
 
 // One layer of a paged cache. A block holds, for each head, K transposed [head_dim][pitch] and V
-// [block_size][head_dim], pitch = block_size rounded up to 16.
+// [block_size][head_dim], pitch = block_size rounded up to 16; of a latent cache, whose vectors are
+// keys and, their first numbers, values, only the latter.
 struct KvLayer {
   std::byte* data = nullptr;
   int64_t block_bytes = 0;
@@ -49,6 +50,7 @@ struct KvLayer {
   int64_t kv_heads = 0, head_dim = 0;
   bool half = true;    // 16 bits, else f32
   bool brain = false;  // bf16 instead of f16
+  bool latent = false;
 };
 
 struct AttentionArgs {
@@ -57,20 +59,22 @@ struct AttentionArgs {
   float* out = nullptr;
   int64_t out_stride = 0;
   KvLayer kv;
-  int64_t heads = 0;
+  int64_t heads = 0, value_dim = 0;
   float scale = 1, softcap = 0;
   int64_t window = 0;
   bool causal = true;
+  const float* sinks = nullptr;  // [heads]: a score of no key, or none
 };
 // Queries [token_begin, token_end) of one request, the heads of one KV head, against the keys
 // [key_begin, key_end). positions are those of the tokens. Writes the output or, when `partial` is
-// given, for each (token, head of the group): max, sum, head_dim unnormalised values.
+// given, for each (token, head of the group): max, sum, value_dim unnormalised values.
 struct AttentionTile {
   int64_t token_begin = 0, token_end = 0;
   const int32_t* positions = nullptr;  // by token
   const int32_t* block_table = nullptr;
   int64_t kv_head = 0;
   int64_t key_begin = 0, key_end = 0;
+  bool first = true;  // of the parts of its keys: the sinks are in it
   float* partial = nullptr;
 };
 using AttentionFn = void (*)(const AttentionArgs&, const AttentionTile&, std::byte* scratch);
@@ -159,7 +163,8 @@ enum class Activate : uint8_t {
   kTanh,
   kExp,
   kSoftplus,
-  kSquaredRelu
+  kSquaredRelu,
+  kQuickGelu
 };
 
 struct KernelSet {
@@ -182,6 +187,7 @@ struct KernelSet {
                      int64_t n, float* y) = nullptr;
   void (*binary)(Binary op, const float* a, const float* b, int64_t n, float* y) = nullptr;
   void (*scale)(const float* x, float multiply, float add, int64_t n, float* y) = nullptr;
+  void (*clamp)(const float* x, float low, float high, int64_t n, float* y) = nullptr;
   void (*activate)(Activate fn, const float* x, int64_t n, float* y) = nullptr;
   void (*act_mul)(Activate fn, const float* g, const float* u, int64_t n, float* y) = nullptr;
   void (*softcap)(const float* x, float inverse, float cap, int64_t n, float* y) = nullptr;
@@ -201,12 +207,12 @@ struct KernelSet {
   ConvFn causal_conv = nullptr;
   DeltaFn gated_delta = nullptr;
 
-  // K and V of one token ([kv_heads][head_dim] each) into a slot.
+  // K and V of one token ([kv_heads][head_dim] each) into a slot; of a latent cache k alone.
   void (*kv_write)(const KvLayer& kv, const float* k, const float* v, int64_t slot) = nullptr;
   AttentionFn attention = nullptr;
-  // Joins `parts` partial results, `part_stride` floats apart, of `rows` rows of head_dim each.
-  void (*attention_join)(const float* partial, int64_t parts, int64_t part_stride, int64_t head_dim,
-                         float* out) = nullptr;
+  // Joins `parts` partial results, `part_stride` floats apart, of value_dim each.
+  void (*attention_join)(const float* partial, int64_t parts, int64_t part_stride,
+                         int64_t value_dim, float* out) = nullptr;
 };
 
 // One a translation unit; those of other architectures do not exist.

@@ -81,6 +81,10 @@ void ScaleRow(const float* x, float multiply, float add, int64_t n, float* y) {
   Map(x, n, y, [=](vf a) { return a * multiply + add; });
 }
 
+void ClampRow(const float* x, float low, float high, int64_t n, float* y) {
+  Map(x, n, y, [=](vf a) { return Min(Max(a, Splat(low)), Splat(high)); });
+}
+
 // tanh form: x sigmoid(2 u) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
 inline vf GeluTanh(vf x) {
   return x / (1.0f + Exp(x * (x * x * -0.0713548162726f - 1.59576912161f)));
@@ -103,6 +107,8 @@ inline auto WithActivation(Activate fn, G g) {
       return g([](vf x) { return Exp(x); });
     case Activate::kSquaredRelu:
       return g([](vf x) { return Max(x, vf{}) * Max(x, vf{}); });
+    case Activate::kQuickGelu:
+      return g([](vf x) { return x / (1.0f + Exp(x * -1.702f)); });
     case Activate::kGelu:
       return g([](vf x) {
         for (int i = 0; i < kNr; ++i) x[i] = 0.5f * x[i] * std::erfc(-x[i] * 0.70710678118f);

@@ -112,6 +112,8 @@ Activate ActivateOf(ir::Activation fn) {
       return Activate::kSoftplus;
     case ir::Activation::kSquaredRelu:
       return Activate::kSquaredRelu;
+    case ir::Activation::kQuickGelu:
+      return Activate::kQuickGelu;
   }
   return Activate::kSilu;
 }
@@ -307,6 +309,12 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
         f(x.row(i), a.multiply, a.add, y.width, y.row(i));
       });
     }
+    case Op::kClamp: {
+      const RowsView x = o.In(0), y = o.Out();
+      return o.Emit(steps, y, [f = k.clamp, x, y, a = n.attrs.as<ir::ClampAttrs>()](int64_t i) {
+        f(x.row(i), a.low, a.high, y.width, y.row(i));
+      });
+    }
     case Op::kUnary: {
       const RowsView x = o.In(0), y = o.Out();
       return o.Emit(steps, y,
@@ -347,6 +355,15 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
       return CompileConvert(c, id, steps);
     case Op::kRouter:
       return CompileRouter(c, id, steps);
+    case Op::kExpertBias: {
+      const RowsView x = o.In(0), y = o.Out();
+      const int32_t* ids = o.Ids(1);
+      return o.Emit(steps, y, [&k, x, y, ids, bias = o.Vector(2)](int64_t i) {
+        const float* row = ids[i] < 0 ? nullptr : bias + ids[i] * y.width;
+        if (row != nullptr) return k.binary(Binary::kAdd, x.row(i), row, y.width, y.row(i));
+        std::memcpy(y.row(i), x.row(i), static_cast<size_t>(y.width) * 4);
+      });
+    }
     case Op::kExpertSum: {
       const RowsView x = o.In(0), weights = o.In(1), y = o.Out();
       return o.Emit(steps, y, [f = k.weighted_sum, x, weights, y](int64_t t) {

@@ -94,12 +94,13 @@ struct AttentionArgs {
   int32_t window = 0, causal = 1;
   float scale_log2 = 1;  // times log2(e): softmax is of powers of two
   float softcap = 0;
-  int32_t block_shift = -1;  // log2 of block_size, if it is a power of two
-  int32_t q_direct = 0;      // rows of q can be read 16 bytes at a time up to the padded head_dim
-  int32_t aligned = 0;       // rows of q and out start on multiples of 16 bytes
-  int32_t tile_heads = 1;    // heads of q in a tile of queries: divides the group
-  int32_t one_stage = 0;     // shared memory has no room for two tiles of keys and values
-  int32_t one_buffer = 0;    // values take the place of keys: shared memory has no room for both
+  const float* sinks = nullptr;  // [heads]: a score of no key, or none
+  int32_t block_shift = -1;      // log2 of block_size, if it is a power of two
+  int32_t q_direct = 0;    // rows of q can be read 16 bytes at a time up to the padded head_dim
+  int32_t aligned = 0;     // rows of q and out start on multiples of 16 bytes
+  int32_t tile_heads = 1;  // heads of q in a tile of queries: divides the group
+  int32_t one_stage = 0;   // shared memory has no room for two tiles of keys and values
+  int32_t one_buffer = 0;  // values take the place of keys: shared memory has no room for both
   // Of parts of a token: [2 * lanes][heads] of head_dim sums, and (maximum, sum of weights).
   float* partial_sums = nullptr;
   float* partial_stats = nullptr;

@@ -44,6 +44,8 @@ enum class RowFn : int32_t {
   kExp,
   kSoftplus,
   kSquaredRelu,
+  kQuickGelu,
+  kClamp,    // p <= x <= q
   kScale,    // x * p + q
   kSoftCap,  // tanh(x * p) * q
 };

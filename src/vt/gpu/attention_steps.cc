@@ -241,6 +241,7 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.scale_log2 =
       attrs.softcap != 0 ? attrs.scale / attrs.softcap : attrs.scale * std::numbers::log2e_v<float>;
   a.softcap = attrs.softcap;
+  if (attrs.sinks) a.sinks = c.Vector(n.inputs[6]);
   const auto block = static_cast<uint32_t>(a.kv.block_size);
   a.block_shift = std::has_single_bit(block) ? std::countr_zero(block) : -1;
   a.q_direct = shape.stages_query ? 0 : 1;

@@ -28,6 +28,8 @@ RowFn RowFnOf(ir::Activation fn) {
       return RowFn::kSoftplus;
     case ir::Activation::kSquaredRelu:
       return RowFn::kSquaredRelu;
+    case ir::Activation::kQuickGelu:
+      return RowFn::kQuickGelu;
   }
   return RowFn::kSilu;
 }
@@ -68,6 +70,14 @@ class RowNode {
                      .inner = 1,
                      .width = static_cast<int32_t>(m.columns)},
             .f32 = c_.device.value_type == DType::kF32};
+  }
+  // A weight of rank 2 that is held as vectors are.
+  View Vectors(size_t i, int32_t* rows) const {
+    const ir::Shape& shape = c_.value(n_.inputs[i]).shape;
+    *rows = static_cast<int32_t>(shape[0].At(c_.bucket()));
+    const auto width = static_cast<int32_t>(shape[1].At(c_.bucket()));
+    return {.rows = {.base = const_cast<float*>(Vector(i)), .stride = width, .width = width},
+            .f32 = 1};
   }
   // `view` from column `begin` on.
   View From(View view, int64_t begin) const {
@@ -187,6 +197,16 @@ RowsMapArgs Fn(RowFn fn, float p = 1, float q = 0) {
 void CompileMap(RowNode& r, RowsMapArgs a) {
   a.x = r.In(0);
   if (a.binary != RowBinary::kNone) a.b = r.Broadcast(1);
+  a.y = r.Out();
+  EmitMap(r, a, r.node().outputs[0], a.y.rows.width);
+}
+
+// The rows of a table that the ids say (zeros for none), added to those of an input.
+void CompileExpertBias(RowNode& r) {
+  RowsMapArgs a = Binary(RowBinary::kAdd);
+  a.x = r.Vectors(2, &a.index_rows);
+  a.index = r.Ints(1);
+  a.b = r.In(0);
   a.y = r.Out();
   EmitMap(r, a, r.node().outputs[0], a.y.rows.width);
 }
@@ -313,6 +333,12 @@ void CompileRows(const Context& c, ir::NodeId id) {
       const auto& a = n.attrs.as<ir::ScaleAttrs>();
       return CompileMap(r, Fn(RowFn::kScale, a.multiply, a.add));
     }
+    case Op::kClamp: {
+      const auto& a = n.attrs.as<ir::ClampAttrs>();
+      return CompileMap(r, Fn(RowFn::kClamp, a.low, a.high));
+    }
+    case Op::kExpertBias:
+      return CompileExpertBias(r);
     case Op::kUnary:
       return CompileMap(r, Fn(RowFnOf(n.attrs.as<ir::UnaryAttrs>().fn)));
     case Op::kActMul: {

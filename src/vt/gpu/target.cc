@@ -105,6 +105,7 @@ int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   std::set<ir::ValueId> filters;  // matrices that are held as vectors are
   for (const ir::Node& n : plan.graph.nodes) {
     if (n.op == Op::kCausalConv || n.op == Op::kGatedDeltaNet) filters.insert(n.inputs[1]);
+    if (n.op == Op::kExpertBias) filters.insert(n.inputs[2]);
   }
   for (size_t i = 0; i < plan.graph.values.size(); ++i) {
     const ir::Value& v = plan.graph.values[i];

@@ -6,6 +6,9 @@
 
 namespace vt::gpu {
 
+// A head's score of no key, in powers of two.
+GPU_FN float SinkOf(const AttentionArgs& a, int head) { return a.sinks[head] * 1.44269504f; }
+
 using ::gpu::bf16;
 using ::gpu::f16;
 using ::gpu::Pack;

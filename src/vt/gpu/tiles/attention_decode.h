@@ -274,14 +274,19 @@ struct DecodeTile {
     MergeWaves(it, ::gpu::min(::gpu::waves(), ::gpu::max(tiles, 1)));
   }
 
-  // Of a row and column of this block's, over the waves that had tiles.
+  GPU_FN bool HasSinks() const { return a.sinks != nullptr; }
+  GPU_FN float Sink(int row) const { return SinkOf(a, head * a.group + first_row + row); }
+
+  // Of a row and column of this block's, over the waves that had tiles; with the sink, if any,
+  // where this is all that the token has.
   struct Merged {
     float high, weight, sum;
   };
-  GPU_FN Merged Over(int waves, int row, int column) const {
-    Merged m = {-INFINITY, 0, 0};
+  GPU_FN Merged Over(int waves, int row, int column, bool sink) const {
+    Merged m = {sink ? Sink(row) : -INFINITY, 0, 0};
     for (int w = 0; w < waves; ++w) m.high = ::gpu::max(m.high, Maxima(w)[row]);
     if (m.high == -INFINITY) return m;  // no keys
+    if (sink) m.weight = ::gpu::exp2(Sink(row) - m.high);
     for (int w = 0; w < waves; ++w) {
       const float f = ::gpu::exp2(Maxima(w)[row] - m.high);
       m.weight += f * Weights(w)[row];
@@ -306,7 +311,7 @@ struct DecodeTile {
     if (it.parts == 1) {
       T* out = OutRow(it);
       for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
-        const Merged m = Over(waves, i / dim, i % dim);
+        const Merged m = Over(waves, i / dim, i % dim, HasSinks());
         out[i] = ::gpu::from_float<T>(m.weight > 0 ? m.sum / m.weight : 0);
       }
       ::gpu::sync();  // before the next item's copies
@@ -314,7 +319,7 @@ struct DecodeTile {
     }
     const int64_t at = PartRow(it, it.part);
     for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
-      const Merged m = Over(waves, i / dim, i % dim);
+      const Merged m = Over(waves, i / dim, i % dim, false);
       a.partial_sums[at * dim + i] = m.sum;
       if (i % dim == 0) {
         a.partial_stats[2 * (at + i / dim)] = m.high;
@@ -350,11 +355,13 @@ struct DecodeTile {
         m = ::gpu::max(m, ::gpu::load_volatile(&a.partial_stats[2 * (PartRow(it, p) + row)]));
       }
       m = ::gpu::wave_max(m);
+      if (HasSinks()) m = ::gpu::max(m, Sink(row));
       for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
         const float* stats = &a.partial_stats[2 * (PartRow(it, p) + row)];
         sum += ::gpu::exp2(::gpu::load_volatile(stats) - m) * ::gpu::load_volatile(stats + 1);
       }
       sum = ::gpu::wave_sum(sum);
+      if (HasSinks()) sum += ::gpu::exp2(Sink(row) - m);
       if (::gpu::lane() == 0) {
         high[row] = m;
         inverse[row] = sum > 0 ? 1 / sum : 0;

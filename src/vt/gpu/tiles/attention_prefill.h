@@ -178,6 +178,9 @@ struct PrefillTile {
     typename M::Rows high[kTiles], weight[kTiles];
   };
 
+  GPU_FN bool Capped() const { return a.softcap != 0 || a.scale_log2 < 0; }
+  GPU_FN float Sink(int row) const { return SinkOf(a, first_head + row % a.tile_heads); }
+
   // One tile of keys for the wave's rows. `masked`: some row may not see some key.
   GPU_FN void Step(Sums& sums, int start, const char* stage, bool masked) const {
     const T* keys = reinterpret_cast<const T*>(stage);
@@ -205,7 +208,7 @@ struct PrefillTile {
       }
     }
     // A cap comes before the mask and the scale; without one the scale is part of the power.
-    const bool capped = a.softcap != 0 || a.scale_log2 < 0;
+    const bool capped = Capped();
     const float scale = capped ? 1 : a.scale_log2;
     typename M::A p[kTiles];
 #pragma unroll
@@ -279,6 +282,14 @@ struct PrefillTile {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       typename M::Rows inverse = M::lanes_sum(sums.weight[m]);
+      if (a.sinks != nullptr) {
+        const float scale = Capped() ? 1 : a.scale_log2;
+        typename M::Rows sinks = sums.high[m];
+        M::rows_for_each(sinks, [&](int row, float& v, bool) {
+          v = ::gpu::exp2(Sink(::gpu::wave() * kWaveRows + 16 * m + row) - v * scale);
+        });
+        M::each2(inverse, sinks, [](float& w, float& s) { w += s; });
+      }
       M::each(inverse, [](float& w) { w = w > 0 ? 1 / w : 0; });
 #pragma unroll
       for (int n = 0; n < kSums; ++n) {

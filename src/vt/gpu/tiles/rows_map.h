@@ -52,6 +52,12 @@ GPU_FN void ApplyFn(RowFn fn, float p, float q, float (&v)[N]) {
     case RowFn::kSquaredRelu:
       Each(v, [](float x) { return x > 0 ? x * x : 0.0f; });
       break;
+    case RowFn::kQuickGelu:
+      Each(v, [](float x) { return x / (1 + ::gpu::exp(-1.702f * x)); });
+      break;
+    case RowFn::kClamp:
+      Each(v, [=](float x) { return ::gpu::min(::gpu::max(x, p), q); });
+      break;
     case RowFn::kScale:
       Each(v, [=](float x) { return x * p + q; });
       break;
