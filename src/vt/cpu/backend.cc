@@ -65,7 +65,11 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
       return parts[1].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu &&
              parts[4].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu;
     }
+    case Op::kHeadLinear:
+      return kernel(1) != nullptr && !TakesInt8(type(1));
     // These save launches, which are cheap here.
+    case Op::kLatentWrite:
+    case Op::kLatentQuery:
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
     case Op::kRmsNormLinear:
@@ -73,6 +77,16 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kRmsNormLinearActMul:
     case Op::kNormAddNormLinear:
     case Op::kNormAddNormLinearActMul:
+    case Op::kRmsNormQuantizeLinear:
+    case Op::kQuantizeLinearAdd:
+    case Op::kActMulQuantizeLinearAdd:
+    case Op::kNormQkvRopeWrite:
+    case Op::kNormRouter:
+    case Op::kNormRouterGate:
+    case Op::kGroupedLinearActMulQuantize:
+    case Op::kExpertsUp:
+    case Op::kGroupedLinearSumAdd:
+    case Op::kExpertsDown:
       return false;
     default:
       return true;
@@ -90,7 +104,7 @@ ir::DType CpuBackend::ActivationFormat(ir::DType weight, const ir::Bucket& bucke
       (weight == ir::DType::kBF16 || bucket.tokens >= kernels_.brain_tokens)) {
     return ir::DType::kBF16;
   }
-  return ir::IsQuantised(weight) ? ir::DType::kQ8_A32 : ir::DType::kF32;
+  return TakesInt8(weight) ? ir::DType::kQ8_A32 : ir::DType::kF32;
 }
 
 ir::WeightLayout CpuBackend::LayoutFor(ir::DType format, int64_t rows, int64_t columns,

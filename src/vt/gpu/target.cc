@@ -26,6 +26,10 @@ Family FamilyOf(Op op) {
     case Op::kRmsNormLinearActMul:
     case Op::kNormAddNormLinear:
     case Op::kNormAddNormLinearActMul:
+    case Op::kRmsNormQuantizeLinear:
+    case Op::kQuantizeLinearAdd:
+    case Op::kActMulQuantizeLinearAdd:
+    case Op::kNormQkvRopeWrite:
       return Family::kLinear;
     case Op::kKvWrite:
     case Op::kAttention:
@@ -42,6 +46,12 @@ Family FamilyOf(Op op) {
     case Op::kGroupedLinearActMul:
     case Op::kGroupedLinearSum:
     case Op::kExpertSum:
+    case Op::kNormRouter:
+    case Op::kNormRouterGate:
+    case Op::kGroupedLinearActMulQuantize:
+    case Op::kExpertsUp:
+    case Op::kGroupedLinearSumAdd:
+    case Op::kExpertsDown:
       return Family::kExperts;
     case Op::kCausalConv:
     case Op::kGatedDelta:
@@ -80,6 +90,7 @@ std::string GpuTarget::TargetName() const {
 
 bool GpuTarget::Supports(const ir::Graph& graph, const ir::Node& node,
                          const ir::Bucket& bucket) const {
+  if (node.op >= Op::kRmsNormQuantizeLinear) return false;  // no kernels yet
   switch (FamilyOf(node.op)) {
     case Family::kLinear:
       return SupportsLinear(graph, node, bucket, facts_);

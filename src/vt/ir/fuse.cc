@@ -1,5 +1,5 @@
 // Matches the definitions of fused ops against the graph, from their last part (the root)
-// backwards.
+// backwards. Parts that the root does not reach are looked for among the users of what it reaches.
 #include <algorithm>
 #include <optional>
 
@@ -28,16 +28,16 @@ struct Match {
 
 class Matcher {
  public:
-  Matcher(const Graph& graph, const FusedDefinition& def) : graph_(graph), def_(def) {}
+  Matcher(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+          const FusedDefinition& def)
+      : graph_(graph), users_(users), def_(def) {}
 
   std::optional<Match> At(NodeId root) {
     Match m{std::vector<NodeId>(def_.parts.size(), -1),
             std::vector<ValueId>(static_cast<size_t>(def_.inputs), kNone),
             {}};
     if (!Part(def_.parts.size() - 1, root, m)) return std::nullopt;
-    for (const NodeId n : m.nodes) {
-      if (n < 0) return std::nullopt;
-    }
+    if (!Rest(m)) return std::nullopt;
     m.inputs.insert(m.inputs.end(), m.rest.begin(), m.rest.end());
     m.nodes.resize(ComputedParts(def_));
     return m;
@@ -45,6 +45,40 @@ class Matcher {
 
  private:
   const Node& node(NodeId n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+
+  // A value that part `p` takes and that is bound already, or none.
+  ValueId BoundInput(size_t p, const Match& m) const {
+    for (const int wanted : def_.parts[p].inputs) {
+      if (wanted == kAny || wanted == kRest) continue;
+      const NodeId from = wanted >= 0 ? m.nodes[static_cast<size_t>(wanted % kSecond)] : -1;
+      const ValueId v = wanted < 0 ? m.inputs[static_cast<size_t>(~wanted)]
+                        : from < 0 ? kNone
+                                   : OutputOf(node(from), wanted);
+      if (v != kNone) return v;
+    }
+    return kNone;
+  }
+
+  // Binds the parts that are left: one of those whose input is known to each user in turn, until
+  // the others fit too.
+  bool Rest(Match& m) {
+    bool complete = true;
+    for (size_t p = m.nodes.size(); p-- > 0;) {
+      if (m.nodes[p] >= 0) continue;
+      complete = false;
+      const ValueId v = BoundInput(p, m);
+      if (v == kNone) continue;
+      for (const NodeId user : users_[static_cast<size_t>(v)]) {
+        Match with = m;
+        const bool taken = std::find(m.nodes.begin(), m.nodes.end(), user) != m.nodes.end();
+        if (taken || !Part(p, user, with) || !Rest(with)) continue;
+        m = std::move(with);
+        return true;
+      }
+      return false;
+    }
+    return complete;
+  }
 
   // Binds part `p` and all before it to `n` and its producers; on failure `m` is as before.
   bool Part(size_t p, NodeId n, Match& m) {
@@ -55,7 +89,8 @@ class Matcher {
     // where the definition does not say so.
     std::vector<ValueId> args = node(n).inputs;
     const bool rest = part.inputs.back() == kRest || (part.context && part.inputs.back() == kAny);
-    if (rest ? args.size() < part.inputs.size() : args.size() != part.inputs.size()) return false;
+    if (rest ? args.size() + 1 < part.inputs.size() : args.size() != part.inputs.size())
+      return false;
     if (IsBinary(part.op) && graph_.value(args[0]).shape != graph_.value(args[1]).shape)
       return false;
     if (Inputs(p, n, args, m)) return true;
@@ -89,6 +124,7 @@ class Matcher {
   }
 
   const Graph& graph_;
+  const std::vector<std::vector<NodeId>>& users_;
   const FusedDefinition& def_;
 };
 
@@ -169,7 +205,7 @@ void Fuse(Graph& graph, const Target& target, const Bucket& bucket) {
   for (const FusedDefinition& def : FusedDefinitions()) {
     auto users = graph.Users();
     for (size_t root = 0; root < graph.nodes.size(); ++root) {
-      const auto match = Matcher(graph, def).At(static_cast<NodeId>(root));
+      const auto match = Matcher(graph, users, def).At(static_cast<NodeId>(root));
       if (!match) continue;
       auto fused = TryFuse(graph, target, bucket, users, def, *match);
       if (!fused) continue;

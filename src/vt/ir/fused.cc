@@ -12,6 +12,14 @@ bool OnlyInt8Blocks(const Attrs& quantize) {
 
 bool LastIsInt8(std::span<const Attrs> parts) { return OnlyInt8Blocks(parts.back()); }
 
+// Whether all parts that quantise make int8 blocks.
+bool AllInt8(std::span<const Attrs> parts) {
+  for (const Attrs& a : parts) {
+    if (std::holds_alternative<ConvertAttrs>(a.v) && !OnlyInt8Blocks(a)) return false;
+  }
+  return true;
+}
+
 // One weight and no bias, so that the fused op has the inputs (x, w, r).
 bool PlainLinear(std::span<const Attrs> parts) {
   const auto& a = parts[0].as<LinearAttrs>();
@@ -48,8 +56,61 @@ bool WholeRow(std::span<const Attrs> parts) {
          parts[3].as<RopeAttrs>().rotary_dim == second.size;
 }
 
+// The same, of a grouped one at the beginning.
+bool ExpertsGateAndUp(std::span<const Attrs> parts) {
+  return GateAndUp(parts.first(5)) && AllInt8(parts);
+}
+// And of a shared one behind it.
+bool SharedGateAndUp(std::span<const Attrs> parts) {
+  return ExpertsGateAndUp(parts) && GateAndUp(parts.subspan(6, 5)) &&
+         parts[3].as<UnaryAttrs>() == parts[9].as<UnaryAttrs>();
+}
+
+// q, k and v beside one another are all that the linear gives.
+bool QkvSlices(std::span<const Attrs> parts) {
+  const auto &q = parts[3].as<SliceAttrs>(), &k = parts[7].as<SliceAttrs>(),
+             &v = parts[11].as<SliceAttrs>();
+  return AllInt8(parts) && parts[2].as<LinearAttrs>().segments == 3 && q.begin == 0 &&
+         k.begin == q.size && v.begin == k.begin + k.size;
+}
+
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
+      {Op::kNormQkvRopeWrite,
+       7,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kQuantize, {0}},
+        {Op::kLinear, {1, kRest}},
+        {Op::kSlice, {2}},
+        {Op::kReshape, {3}},
+        {Op::kRmsNorm, {4, ~5}},
+        {Op::kRope, {5, ~2}},
+        {Op::kSlice, {2}},
+        {Op::kReshape, {7}},
+        {Op::kRmsNorm, {8, ~6}},
+        {Op::kRope, {9, ~2}},
+        {Op::kSlice, {2}},
+        {Op::kReshape, {11}},
+        {Op::kKvWrite, {~3, 10, 12, ~4}},
+        {Op::kAttention, {6, 13, kAny, kAny, kAny, kAny}, true}},
+       {6, 13},
+       QkvSlices},
+      {Op::kExpertsUp,
+       6,
+       {{Op::kGroupedLinear, {~0, ~1, ~2, ~3}},
+        {Op::kSlice, {0}},
+        {Op::kSlice, {0}},
+        {Op::kUnary, {2}},
+        {Op::kMul, {3, 1}},
+        {Op::kQuantize, {4}},
+        {Op::kLinear, {~0, ~4, ~5}},
+        {Op::kSlice, {6}},
+        {Op::kSlice, {6}},
+        {Op::kUnary, {8}},
+        {Op::kMul, {9, 7}},
+        {Op::kQuantize, {10}}},
+       {5, 11},
+       SharedGateAndUp},
       {Op::kNormAddNormLinearActMul,
        4,
        {{Op::kRmsNorm, {~0, ~1}},
@@ -82,6 +143,36 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kMul, {3, 4}}},
        {5, Second(2)},
        nullptr},
+      {Op::kNormRouterGate,
+       4,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kLinear, {0, ~2}},
+        {Op::kRouter, {1, kRest}},
+        {Op::kLinear, {0, ~3}},
+        {Op::kUnary, {3}},
+        {Op::kQuantize, {0}}},
+       {5, 2, Second(2), 4},
+       AllInt8},
+      {Op::kExpertsDown,
+       8,
+       {{Op::kGroupedLinear, {~0, ~1, ~3}},
+        {Op::kExpertSum, {0, ~2}},
+        {Op::kLinear, {~4, ~5}},
+        {Op::kScaleRows, {2, ~6}},
+        {Op::kAdd, {1, 3}},
+        {Op::kAdd, {~7, 4}}},
+       {5},
+       OneExpertMatrix},
+      {Op::kGroupedLinearActMulQuantize,
+       4,
+       {{Op::kGroupedLinear, {~0, ~1, ~2, ~3}},
+        {Op::kSlice, {0}},
+        {Op::kSlice, {0}},
+        {Op::kUnary, {2}},
+        {Op::kMul, {3, 1}},
+        {Op::kQuantize, {4}}},
+       {5},
+       ExpertsGateAndUp},
       {Op::kRmsNormLinearActMul,
        2,
        {{Op::kRmsNorm, {~0, ~1}},
@@ -129,6 +220,15 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kMul, {3, 1}}},
        {4},
        GateAndUp},
+      {Op::kActMulQuantizeLinearAdd,
+       4,
+       {{Op::kUnary, {~0}},
+        {Op::kMul, {0, ~1}},
+        {Op::kQuantize, {1}},
+        {Op::kLinear, {2, ~2}},
+        {Op::kAdd, {3, ~3}}},
+       {4},
+       AllInt8},
       {Op::kRopeKvWrite,
        6,
        {{Op::kRope, {~0, ~3}},
@@ -145,6 +245,29 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kLinear, {2, kRest}}},
        {1, 3},
        nullptr},
+      {Op::kNormRouter,
+       3,
+       {{Op::kRmsNorm, {~0, ~1}},
+        {Op::kLinear, {0, ~2}},
+        {Op::kRouter, {1, kRest}},
+        {Op::kQuantize, {0}}},
+       {3, 2, Second(2)},
+       AllInt8},
+      {Op::kGroupedLinearSumAdd,
+       5,
+       {{Op::kGroupedLinear, {~0, ~1, ~3}}, {Op::kExpertSum, {0, ~2}}, {Op::kAdd, {~4, 1}}},
+       {2},
+       OneExpertMatrix},
+      {Op::kQuantizeLinearAdd,
+       3,
+       {{Op::kQuantize, {~0}}, {Op::kLinear, {0, ~1}}, {Op::kAdd, {1, ~2}}},
+       {2},
+       AllInt8},
+      {Op::kRmsNormQuantizeLinear,
+       2,
+       {{Op::kRmsNorm, {~0, ~1}}, {Op::kQuantize, {0}}, {Op::kLinear, {1, kRest}}},
+       {2},
+       AllInt8},
       {Op::kAddRmsNormQuantize,
        3,
        {{Op::kAdd, {~0, ~1}}, {Op::kRmsNorm, {0, ~2}}, {Op::kQuantize, {1}}},

@@ -104,7 +104,30 @@ namespace vt::ir {
     "b0..))")                                                                                     \
   X(NormAddNormLinearActMul, "norm_add_norm_linear_act_mul", FusedAttrs,                          \
     "(x, w1, r, w2, W0, W1) -> (s = r + rms_norm(x, w1), linear_act_mul(rms_norm(s, w2), W0, "    \
-    "W1))")
+    "W1))")                                                                                       \
+  X(RmsNormQuantizeLinear, "rms_norm_quantize_linear", FusedAttrs,                                \
+    "(x, w, W0.., b0..) -> linear(quantize(rms_norm(x, w)), W0.., b0..)")                         \
+  X(QuantizeLinearAdd, "quantize_linear_add", FusedAttrs,                                         \
+    "(x, W, r) -> linear(quantize(x), W) + r")                                                    \
+  X(ActMulQuantizeLinearAdd, "act_mul_quantize_linear_add", FusedAttrs,                           \
+    "(g, u, W, r) -> linear(quantize(fn(g) * u), W) + r")                                         \
+  X(NormQkvRopeWrite, "norm_qkv_rope_write", FusedAttrs,                                          \
+    "(x, w, positions, state, slots, wq, wk, W0.., b0..) -> norm_rope_kv_write of the three "     \
+    "slices of rms_norm_quantize_linear(x, w, W0.., b0..)")                                       \
+  X(NormRouter, "norm_router", FusedAttrs,                                                        \
+    "(x, w, W, bias if any) -> (quantize(h), router(linear(h, W), bias)), h = rms_norm(x, w)")    \
+  X(NormRouterGate, "norm_router_gate", FusedAttrs,                                               \
+    "(x, w, W, W1, bias if any) -> the same, and fn(linear(h, W1)): a shared expert's gate")      \
+  X(GroupedLinearActMulQuantize, "grouped_linear_act_mul_quantize", FusedAttrs,                   \
+    "(x, ids, W0, W1) -> quantize(grouped_linear_act_mul(x, ids, W0, W1))")                       \
+  X(ExpertsUp, "experts_up", FusedAttrs,                                                          \
+    "(x, ids, W0, W1, S0, S1) -> (grouped_linear_act_mul_quantize, the same by a shared expert: " \
+    "quantize(linear_act_mul(x, S0, S1)))")                                                       \
+  X(GroupedLinearSumAdd, "grouped_linear_sum_add", FusedAttrs,                                    \
+    "(x, ids, weights, W, r) -> r + grouped_linear_sum(x, ids, weights, W)")                      \
+  X(ExpertsDown, "experts_down", FusedAttrs,                                                      \
+    "(x, ids, weights, W, z, S, gate, r) -> r + grouped_linear_sum(x, ids, weights, W) + gate * " \
+    "linear(z, S)")
 
 enum class Op : uint8_t {
 #define VT_OP(id, ...) k##id,
@@ -133,6 +156,7 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kGatedDeltaNet) return {2, 1};
   if (op == Op::kLatentWrite) return {3, 0};
+  if (op == Op::kNormQkvRopeWrite) return {3, 1};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
   return {};
 }
