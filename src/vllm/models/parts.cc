@@ -26,8 +26,6 @@ ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, ValueId x) {
   return b.Linear(x, "model.embed_tokens", c.vocab_size);
 }
 
-namespace {
-
 Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c) {
   if (c.hidden_act == "gelu_pytorch_tanh" || c.hidden_act == "gelu_new")
     return Activation::kGeluTanh;
@@ -37,6 +35,8 @@ Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c) {
     b.Fail(fmt::format("hidden_act '{}' is not implemented", base::Printable(c.hidden_act)));
   return Activation::kSilu;
 }
+
+namespace {
 
 // The weighted sum of a token's experts, and the shared expert, which has a gate of its own.
 ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,

@@ -13,6 +13,9 @@ namespace vllm::models {
 vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
                          const weights::Rope& rope);
 
+// The configuration's hidden_act; one that is not implemented fails the build.
+vt::ir::Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c);
+
 // lm_head where the checkpoint has one; else the embedding, unless the configuration says that they
 // are not tied.
 vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x);

@@ -5,6 +5,7 @@
 
 #include "base/strings.h"
 #include "vllm/models/parts.h"
+#include "vllm/models/qwen3_next_files.h"
 
 namespace vllm::models {
 namespace {
@@ -77,8 +78,72 @@ ValueId BuildQwen3Next(Builder& b, const BuildContext& context) {
   return LmHead(b, c, norm(b.OutputOnly(x), "model.norm"));
 }
 
+weights::Family Qwen3Next() {
+  return {.name = "qwen3_next",
+          .architecture = "Qwen3NextForCausalLM",
+          .model_type = "qwen3_next",
+          .gguf = "qwen3next",
+          .kv_heads = 2,
+          .head_dim = 256,
+          .max_position_embeddings = 32768,
+          .norm_weight_offset = 1,
+          .takes_attention_bias = true,
+          .partial_rotary_factor = 0.25,
+          .linear_layers = true,
+          .experts = weights::ExpertOptions{.defaults = {.count = 512,
+                                                         .per_token = 10,
+                                                         .intermediate_size = 512,
+                                                         .shared_intermediate_size = 512}},
+          .read_json = ReadDeltaNet,
+          .read_gguf = ReadDeltaNetKeys,
+          // Gated attention's attn_q holds the gate too. GGUF's A is -exp of Hugging Face's A_log.
+          .names = {{"attn_q", "self_attn.q_proj"},
+                    {"attn_q", "self_attn.q_gate"},
+                    {"post_attention_norm", "post_attention_layernorm"},
+                    {"attn_qkv", "linear_attn.in_proj_qkv"},
+                    {"attn_gate", "linear_attn.in_proj_z"},
+                    {"ssm_beta", "linear_attn.in_proj_b"},
+                    {"ssm_alpha", "linear_attn.in_proj_a"},
+                    {"ssm_ba", "linear_attn.in_proj_ba"},
+                    {"ssm_in", "linear_attn.in_proj_qkvz"},
+                    {"ssm_conv1d", "linear_attn.conv1d"},
+                    {"ssm_norm", "linear_attn.norm"},
+                    {"ssm_out", "linear_attn.out_proj"},
+                    {"ssm_dt.bias", "linear_attn.dt_bias"},
+                    {"ssm_a", "linear_attn.A"}},
+          .make_tensors = MakeDeltaNetTensors};
+}
+
+weights::Family Qwen35() {
+  weights::Family f = Qwen3Next();
+  f.name = f.wider_type = "qwen3_5";
+  f.architecture = "Qwen3_5ForCausalLM";
+  f.model_type = "qwen3_5_text";
+  f.wider_architecture = "Qwen3_5ForConditionalGeneration";
+  f.gguf = "qwen35";
+  f.kv_heads = 4;
+  f.experts.reset();
+  return f;
+}
+
+weights::Family Qwen35Moe() {
+  weights::Family f = Qwen3Next();
+  f.name = f.wider_type = "qwen3_5_moe";
+  f.architecture = "Qwen3_5MoeForCausalLM";
+  f.model_type = "qwen3_5_moe_text";
+  f.wider_architecture = "Qwen3_5MoeForConditionalGeneration";
+  f.gguf = "qwen35moe";
+  f.dense = false;
+  f.experts = weights::ExpertOptions{.defaults = {.count = 256,
+                                                  .per_token = 8,
+                                                  .intermediate_size = 512,
+                                                  .shared_intermediate_size = 512},
+                                     .every_layer = true};
+  return f;
+}
+
 }  // namespace
 
-VLLM_MODEL_FAMILY(qwen3_next, BuildQwen3Next, "qwen3_next", "qwen3_5", "qwen3_5_moe")
+VLLM_MODEL_FAMILY(qwen3_next, BuildQwen3Next, Qwen3Next(), Qwen35(), Qwen35Moe())
 
 }  // namespace vllm::models

@@ -1,27 +1,20 @@
 #include "vllm/models/registry.h"
 
-#include <map>
+#include <utility>
 
 #include "base/strings.h"
 
 namespace vllm::models {
-namespace {
 
-// Built during static initialisation, read-only afterwards.
-std::map<std::string, BuildFunction>& Table() {
-  static std::map<std::string, BuildFunction> table;
-  return table;
-}
-
-}  // namespace
-
-Registration::Registration(BuildFunction build, std::initializer_list<const char*> families) {
-  for (const char* family : families) Table().emplace(family, build);
+Registration::Registration(BuildFunction build, std::vector<weights::Family> families) {
+  for (weights::Family& family : families) {
+    family.build = build;
+    weights::RegisterFamily(std::move(family));
+  }
 }
 
 base::Result<BuildFunction> FindFamily(const std::string& family) {
-  const auto it = Table().find(family);
-  if (it != Table().end()) return it->second;
+  if (const weights::Family* found = weights::FindFamily(family)) return found->build;
   return base::Error{base::Code::kUnsupported,
                      fmt::format("model family '{}' is not implemented; these are: {}",
                                  base::Printable(family), fmt::join(FamilyNames(), ", "))};
@@ -29,7 +22,7 @@ base::Result<BuildFunction> FindFamily(const std::string& family) {
 
 std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
-  for (const auto& [name, build] : Table()) names.push_back(name);
+  for (const weights::Family* family : weights::Families()) names.emplace_back(family->name);
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include "base/os/file.h"
 #include "base/strings.h"
 #include "vllm/weights/dummy.h"
+#include "vllm/weights/family.h"
 #include "vllm/weights/gguf.h"
 #include "vllm/weights/mix.h"
 #include "vllm/weights/name_map.h"
@@ -39,6 +40,28 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+// The values of a tensor with strides, one after another.
+std::vector<std::byte> GatherStrided(const TensorInfo& info, std::span<const std::byte> stored) {
+  std::vector<std::byte> out(info.bytes);
+  const size_t rank = info.shape.size();
+  // As many values as stand together are one.
+  const int64_t run = info.strides.back() == 1 ? info.shape.back() : 1;
+  const int64_t count = run == 1 ? info.shape.back() : 1;
+  const auto size = static_cast<size_t>(vt::ir::Bytes(info.dtype, run));
+  std::byte* to = out.data();
+  std::vector<int64_t> at(rank, 0);
+  while (to < out.data() + out.size()) {
+    int64_t from = 0;
+    for (size_t d = 0; d + 1 < rank; ++d) from += at[d] * info.strides[d];
+    for (int64_t i = 0; i < count; ++i, to += size) {
+      const int64_t value = from + i * info.strides.back();
+      std::memcpy(to, stored.data() + vt::ir::Bytes(info.dtype, value), size);
+    }
+    for (size_t d = rank - 1; d-- > 0 && ++at[d] == info.shape[d];) at[d] = 0;
+  }
+  return out;
+}
+
 // Tensors in mapped files.
 class MappedCheckpoint : public Checkpoint {
  public:
@@ -47,10 +70,12 @@ class MappedCheckpoint : public Checkpoint {
     if (info == nullptr)
       return Error{Code::kNotFound,
                    fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
-    if (info->pieces.size() == 1) return View(info->pieces[0]);
+    if (info->pieces.size() == 1 && info->strides.empty()) return View(info->pieces[0]);
     const std::lock_guard lock(mutex_);
     auto [it, fresh] = joined_.try_emplace(name);
-    if (fresh) {
+    if (fresh && !info->strides.empty()) {
+      it->second = GatherStrided(*info, View(info->pieces[0]));
+    } else if (fresh) {
       it->second.reserve(info->bytes);
       for (const TensorPiece& p : info->pieces) {
         const std::span<const std::byte> part = View(p);
@@ -63,6 +88,7 @@ class MappedCheckpoint : public Checkpoint {
                                            uint64_t end) const override {
     const TensorInfo* info = Find(name);
     if (info == nullptr) return Data(name);
+    if (!info->strides.empty()) return Checkpoint::Range(name, begin, end);
     uint64_t at = 0;
     for (const TensorPiece& p : info->pieces) {
       if (begin >= at && end <= at + p.bytes) return View(p).subspan(begin - at, end - begin);
@@ -272,7 +298,8 @@ class GgufCheckpoint final : public MappedCheckpoint {
       return Error{Code::kCorrupt, "tensor 'rope_freqs.weight' must hold positive numbers"};
     }
     config_.rope.frequency_factors = factors;
-    if (config_.family != "gemma3") config_.rope_local.frequency_factors = std::move(factors);
+    if (!FamilyOf(config_).own_local_rope)
+      config_.rope_local.frequency_factors = std::move(factors);
     return {};
   }
 
@@ -396,12 +423,13 @@ class DummyCheckpoint final : public Checkpoint {
       if (!mix) return mix.error();
       mix_ = *mix;
     }
-    std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(config_);
+    const Result<std::map<std::string, std::vector<int64_t>>> expected = ExpectedTensors(config_);
+    if (!expected) return expected.error().In(directory_ + "/config.json");
     model_ = {.layers = config_.num_hidden_layers,
               .heads_per_kv_head = config_.num_heads / config_.num_kv_heads,
-              .tied_embeddings = !expected.contains("lm_head.weight"),
+              .tied_embeddings = !expected->contains("lm_head.weight"),
               .experts = config_.experts.count};
-    for (const auto& [name, shape] : expected) {
+    for (const auto& [name, shape] : *expected) {
       const Result<TensorInfo> made = Want(name, shape);
       if (!made) return made.error();
     }

@@ -45,6 +45,9 @@ struct TensorInfo {
   // (virtual_tensors.h). Empty for random weights.
   std::vector<TensorPiece> pieces;
   uint64_t bytes = 0;
+  // Of a tensor whose values don't stand one after another in its one piece: values between
+  // neighbours of each dimension (LayerTensors::View). Of block formats the last is 1.
+  std::vector<int64_t> strides = {};
 };
 
 // After Open, const methods are thread-safe.

@@ -52,6 +52,7 @@ struct Experts {
   int64_t intermediate_size = 0;
   int64_t shared_intermediate_size = 0;  // of the MLP that every token passes; 0: there is none
   bool normalise = true;                 // the weights of a token's experts sum to 1
+  bool shared_gate = true;  // that MLP's share is the sigmoid of a projection; else one
   // How the router scores, where it is not by softmax over all experts (see vt::ir::RouterAttrs).
   bool sigmoid = false;
   bool bias = false;  // "mlp.gate.e_score_correction_bias", in choosing alone
@@ -102,6 +103,11 @@ struct Config {
   std::vector<LayerType> layer_types;  // one a layer
   int64_t WindowOf(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::kSliding ? sliding_window : 0;
+  }
+
+  std::vector<bool> unrotated_layers;  // one a layer: no rotary embedding; may be empty
+  bool IsRotated(int64_t layer) const {
+    return unrotated_layers.empty() || !unrotated_layers[static_cast<size_t>(layer)];
   }
 
   Experts experts;

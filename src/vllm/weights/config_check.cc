@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/strings.h"
-#include "vllm/weights/config_hybrid.h"
+#include "vllm/weights/config_experts.h"
 
 namespace vllm::weights {
 
@@ -14,11 +14,14 @@ using base::Error;
 using base::Status;
 
 bool SoundsLikeMathematics(std::string_view option) {
-  constexpr std::array<std::string_view, 18> kWords = {
-      "rope",          "rotary",      "scale", "scaling", "softcap",
-      "multiplier",    "norm",        "act",   "expert",  "moe_",
-      "window",        "bias",        "clip",  "qk_",     "temperature_tuning",
-      "bidirectional", "layer_types", "alibi"};
+  constexpr std::array<std::string_view, 19> kWords = {
+      "rope",           "rotary",      "scale",
+      "scaling",        "softcap",     "multiplier",
+      "norm",           "act",         "expert",
+      "moe_",           "window",      "bias",
+      "clip",           "qk_",         "temperature_tuning",
+      "bidirectional",  "layer_types", "alibi",
+      "pre_attn_scalar"};
   return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
     return option.find(word) != std::string_view::npos;
   });
@@ -91,7 +94,7 @@ Status CheckConfig(const Config& c) {
         fmt::format("sliding_window is {}: windowed layers need a positive number of tokens",
                     c.sliding_window)};
   }
-  return CheckHybrid(c);
+  return CheckExperts(c);
 }
 
 }  // namespace vllm::weights

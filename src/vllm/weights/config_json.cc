@@ -14,8 +14,9 @@
 #include "base/strings.h"
 #include "vllm/weights/config.h"
 #include "vllm/weights/config_check.h"
-#include "vllm/weights/config_hybrid.h"
+#include "vllm/weights/config_experts.h"
 #include "vllm/weights/config_rope.h"
+#include "vllm/weights/family.h"
 
 namespace vllm::weights {
 namespace {
@@ -27,53 +28,12 @@ using base::Printable;
 using base::Result;
 using base::Status;
 
-struct FamilyDefaults {
-  std::string_view family;
-  std::string_view architecture;  // of the text model
-  std::string_view model_type;
-  std::string_view wider_architecture, wider_type;  // of the model with vision around it; or empty
-  int64_t kv_heads;                                 // 0: as many as heads
-  int64_t head_dim;                                 // 0: hidden_size / heads
-  int64_t sliding_window;
-  int64_t max_position_embeddings;
-  std::string_view activation_key, activation;
-  bool takes_attention_bias, takes_mlp_bias;
-  float attention_cap, final_cap;
-};
-
-constexpr std::array<FamilyDefaults, 11> kFamilies = {{
-    {"llama", "LlamaForCausalLM", "llama", "", "", 0, 0, 0, 2048, "hidden_act", "silu", true, true,
-     0, 0},
-    {"mistral", "MistralForCausalLM", "mistral", "", "", 8, 0, 4096, 131072, "hidden_act", "silu",
-     false, false, 0, 0},
-    {"mixtral", "MixtralForCausalLM", "mixtral", "", "", 8, 0, 0, 131072, "hidden_act", "silu",
-     false, false, 0, 0},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", "", "", 32, 0, 4096, 32768, "hidden_act", "silu", false,
-     false, 0, 0},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", "", "", 32, 128, 4096, 32768, "hidden_act", "silu", true,
-     false, 0, 0},
-    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", "", "", 4, 0, 4096, 32768, "hidden_act",
-     "silu", true, false, 0, 0},
-    {"qwen3_next", "Qwen3NextForCausalLM", "qwen3_next", "", "", 2, 256, 0, 32768, "hidden_act",
-     "silu", true, false, 0, 0},
-    {"qwen3_5", "Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3_5ForConditionalGeneration", "qwen3_5",
-     4, 256, 0, 32768, "hidden_act", "silu", true, false, 0, 0},
-    {"qwen3_5_moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text",
-     "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", 2, 256, 0, 32768, "hidden_act", "silu",
-     true, false, 0, 0},
-    {"gemma2", "Gemma2ForCausalLM", "gemma2", "", "", 4, 256, 4096, 8192, "hidden_activation",
-     "gelu_pytorch_tanh", true, false, 50, 30},
-    {"gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration", "gemma3", 4,
-     256, 4096, 131072, "hidden_activation", "gelu_pytorch_tanh", true, false, 0, 0},
-}};
-
 // Options that sound like mathematics and are read, or don't matter to a trained dense model.
-constexpr std::array<std::string_view, 24> kKnownOptions = {
+constexpr std::array<std::string_view, 21> kKnownOptions = {
     "rope_theta", "rope_scaling", "rope_parameters", "rope_local_base_freq",
-    "partial_rotary_factor", "rms_norm_eps", "hidden_act", "hidden_activation", "attention_bias",
-    "mlp_bias", "sliding_window", "sliding_window_pattern", "_sliding_window_pattern",
-    "use_sliding_window", "max_window_layers", "layer_types", "attn_logit_softcapping",
-    "final_logit_softcapping", "use_bidirectional_attention",
+    "partial_rotary_factor", "hidden_act", "hidden_activation", "attention_bias", "mlp_bias",
+    "sliding_window", "sliding_window_pattern", "_sliding_window_pattern", "use_sliding_window",
+    "max_window_layers", "layer_types", "use_bidirectional_attention",
     // Of training alone.
     "activation_dropout", "initializer_factor", "router_aux_loss_coef", "output_router_logits",
     "gradient_checkpointing_scale"};
@@ -92,7 +52,7 @@ const json::value* Set(const json::object& o, std::string_view key) {
   return v == nullptr || v->is_null() ? nullptr : v;
 }
 
-Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
+Status RefuseUnknown(const json::object& o, const Family& family) {
   for (const std::string_view key : {"quantization_config", "compression_config", "quantization"}) {
     const json::value* v = Set(o, key);
     if (v == nullptr || SaysNothing(*v)) continue;
@@ -110,11 +70,16 @@ Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
   for (const auto& [key, value] : o) {
     const std::string_view name(key);
     if (!SoundsLikeMathematics(name) || SaysNothing(value)) continue;
-    if (IsExpertOption(family.family, name)) continue;
-    if (std::find(kKnownOptions.begin(), kKnownOptions.end(), name) == kKnownOptions.end()) {
+    const auto in = [&](const auto& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
+    const bool own = std::any_of(family.options.begin(), family.options.end(),
+                                 [&](const Option& option) { return option.json == name; });
+    if (!own && name != family.eps_key && !in(kKnownOptions) && !in(family.known) &&
+        !(family.experts && IsExpertOption(name))) {
       return Error{Code::kUnsupported,
                    fmt::format("{} = {}: this option is not implemented for {}", Printable(name),
-                               Printable(json::serialize(value)), family.family)};
+                               Printable(json::serialize(value)), family.name)};
     }
   }
   for (const auto& [key, taken] : {std::pair{"attention_bias", family.takes_attention_bias},
@@ -124,12 +89,12 @@ Status RefuseUnknown(const json::object& o, const FamilyDefaults& family) {
     if (!v) return v.error();
     if (*v && !taken)
       return Error{Code::kUnsupported,
-                   fmt::format("{} = true is not implemented for {}", key, family.family)};
+                   fmt::format("{} = true is not implemented for {}", key, family.name)};
   }
   return {};
 }
 
-Result<const FamilyDefaults*> FindFamily(const json::object& whole, Config& c) {
+Result<const Family*> FamilyIn(const json::object& whole, Config& c) {
   const json::value* architectures = Set(whole, "architectures");
   const Result<std::string> model_type = base::JsonString(whole, "model_type", "");
   if (!model_type) return model_type.error();
@@ -145,15 +110,15 @@ Result<const FamilyDefaults*> FindFamily(const json::object& whole, Config& c) {
                  "configuration"};
   }
   std::vector<std::string_view> names;
-  for (const FamilyDefaults& f : kFamilies) {
-    names.push_back(f.architecture);
-    const bool by_type =
-        c.architecture.empty() && (*model_type == f.model_type || (*model_type == f.wider_type));
-    const bool wider = !c.architecture.empty() && c.architecture == f.wider_architecture;
-    if (c.architecture != f.architecture && !by_type && !wider) continue;
-    if (by_type) c.architecture = std::string(f.architecture);
-    c.family = std::string(f.family);
-    return &f;
+  for (const Family* f : Families()) {
+    names.push_back(f->architecture);
+    const bool by_type = c.architecture.empty() && !model_type->empty() &&
+                         (*model_type == f->model_type || *model_type == f->wider_type);
+    const bool wider = !c.architecture.empty() && c.architecture == f->wider_architecture;
+    if (c.architecture != f->architecture && !by_type && !wider) continue;
+    if (by_type) c.architecture = std::string(f->architecture);
+    c.family = std::string(f->name);
+    return f;
   }
   return Error{Code::kUnsupported,
                fmt::format("architecture '{}' is not implemented (these are: {})",
@@ -176,23 +141,23 @@ Result<json::object> TextPart(const json::object& whole) {
   return out;
 }
 
-Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
+Status ReadSizes(const json::object& o, const Family& f, Config& c) {
   const auto read = [&](std::string_view key, int64_t fallback, int64_t& out) -> Status {
     const Result<int64_t> v = base::JsonInt(o, key, fallback);
     if (!v) return v.error();
     out = *v;
     return {};
   };
-  // The first sizes have no default: a file without them isn't a model's configuration. Gemma 3's
-  // files leave out more.
-  const bool gemma3 = f.family == "gemma3";
+  // The first sizes have no default: a file without them isn't a model's configuration. Some
+  // families' files leave out more.
   for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers"}) {
-    if (f.family == "qwen3_5_moe" && key == "intermediate_size") continue;  // no dense layers
+    if (!f.dense && key == "intermediate_size") continue;
     if (Set(o, key) == nullptr)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
-  for (const std::string_view key : {"num_attention_heads", "vocab_size"}) {
-    if (!gemma3 && Set(o, key) == nullptr)
+  for (const auto& [key, fallback] :
+       {std::pair{"num_attention_heads", f.heads}, {"vocab_size", f.vocab_size}}) {
+    if (fallback == 0 && Set(o, key) == nullptr)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
   struct Field {
@@ -204,8 +169,8 @@ Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
            {"hidden_size", 0, &c.hidden_size},
            {"intermediate_size", 0, &c.intermediate_size},
            {"num_hidden_layers", 0, &c.num_hidden_layers},
-           {"num_attention_heads", 8, &c.num_heads},
-           {"vocab_size", 262208, &c.vocab_size},
+           {"num_attention_heads", f.heads, &c.num_heads},
+           {"vocab_size", f.vocab_size, &c.vocab_size},
            {"max_position_embeddings", f.max_position_embeddings, &c.max_position_embeddings}}) {
     const Status status = read(field.key, field.fallback, *field.out);
     if (!status) return status;
@@ -230,7 +195,7 @@ Status ReadSizes(const json::object& o, const FamilyDefaults& f, Config& c) {
   return read("head_dim", f.head_dim == 0 ? c.hidden_size / c.num_heads : f.head_dim, c.head_dim);
 }
 
-Result<std::vector<LayerType>> ExplicitLayerTypes(const json::value& list) {
+Result<std::vector<LayerType>> ExplicitLayerTypes(const json::value& list, const Family& f) {
   if (!list.is_array()) return Error{Code::kCorrupt, "field 'layer_types' must be a list"};
   std::vector<LayerType> out;
   for (const json::value& v : list.get_array()) {
@@ -238,18 +203,21 @@ Result<std::vector<LayerType>> ExplicitLayerTypes(const json::value& list) {
         v.is_string() ? std::string_view(v.get_string()) : std::string_view();
     if (name == "full_attention") {
       out.push_back(LayerType::kFull);
-    } else if (name == "sliding_attention") {
+    } else if (name == "sliding_attention" && f.windows != Windows::kNone) {
       out.push_back(LayerType::kSliding);
+    } else if (name == "linear_attention" && f.linear_layers) {
+      out.push_back(LayerType::kLinear);
     } else {
-      return Error{Code::kUnsupported, fmt::format("layer_types[{}] = {} is not implemented",
-                                                   out.size(), Printable(json::serialize(v)))};
+      return Error{Code::kUnsupported,
+                   fmt::format("layer_types[{}] = {} is not implemented for {}", out.size(),
+                               Printable(json::serialize(v)), f.name)};
     }
   }
   return out;
 }
 
 // sliding_window and layer_types. REQUIRES num_hidden_layers to be read.
-Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
+Status ReadWindows(const json::object& o, const Family& f, Config& c) {
   if (c.num_hidden_layers < 1 || c.num_hidden_layers > 1 << 12) {
     return Error{Code::kCorrupt, fmt::format("num_hidden_layers is {}: it must be from 1 to 4096",
                                              c.num_hidden_layers)};
@@ -258,40 +226,39 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
   const Result<int64_t> window =
       base::JsonInt(o, "sliding_window", null_window ? 0 : f.sliding_window);
   if (!window) return window.error();
-  const bool qwen = f.family == "qwen2" || f.family == "qwen3";
-  const bool gemma = f.family == "gemma2" || f.family == "gemma3";
-  const Result<bool> use =
-      base::JsonBool(o, "use_sliding_window", !qwen && f.family != "qwen3_moe");
+  const Result<bool> use = base::JsonBool(o, "use_sliding_window", f.use_sliding_window);
   if (!use) return use.error();
   c.sliding_window = *use ? *window : 0;
   if (c.sliding_window < 0)
     return Error{Code::kCorrupt,
                  fmt::format("sliding_window is {}: it must be at least 1, or null for none",
                              c.sliding_window)};
-  if ((f.family == "llama" || IsHybrid(f.family)) && c.sliding_window != 0) {
+  if (f.windows == Windows::kNone && c.sliding_window != 0) {
     return Error{Code::kUnsupported,
-                 fmt::format("sliding_window is not implemented for {}", f.family)};
+                 fmt::format("sliding_window is not implemented for {}", f.name)};
   }
 
   c.layer_types.assign(static_cast<size_t>(c.num_hidden_layers), LayerType::kFull);
-  if (IsHybrid(f.family)) return {};  // ReadDeltaNet says which are linear
   const json::value* list = Set(o, "layer_types");
   if (list != nullptr) {
-    const Result<std::vector<LayerType>> types = ExplicitLayerTypes(*list);
+    const Result<std::vector<LayerType>> types = ExplicitLayerTypes(*list, f);
     if (!types) return types.error();
     const bool slides =
         std::find(types->begin(), types->end(), LayerType::kSliding) != types->end();
-    if (!gemma && !qwen && slides) {
+    if (f.windows != Windows::kAll) {
+      if (*use || !slides) c.layer_types = *types;
+      return {};
+    }
+    if (slides) {
       return Error{
           Code::kUnsupported,
-          fmt::format("layer_types with sliding_attention is not implemented for {}", f.family)};
+          fmt::format("layer_types with sliding_attention is not implemented for {}", f.name)};
     }
-    if (gemma || (qwen && *use)) c.layer_types = *types;
-    if (gemma || qwen) return {};
   }
   const Result<int64_t> full = base::JsonInt(o, "max_window_layers", 28);
   if (!full) return full.error();
-  const Result<int64_t> old_pattern = base::JsonInt(o, "_sliding_window_pattern", 6);
+  const Result<int64_t> old_pattern =
+      base::JsonInt(o, "_sliding_window_pattern", std::max<int64_t>(f.window_period, 1));
   if (!old_pattern) return old_pattern.error();
   const Result<int64_t> pattern = base::JsonInt(o, "sliding_window_pattern", *old_pattern);
   if (!pattern) return pattern.error();
@@ -299,51 +266,47 @@ Status ReadWindows(const json::object& o, const FamilyDefaults& f, Config& c) {
     return Error{Code::kCorrupt,
                  fmt::format("sliding_window_pattern is {}: it must be at least 1", *pattern)};
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    bool slides = f.family == "mistral" || f.family == "mixtral" || f.family == "qwen3_moe";
-    if (qwen) slides = i >= *full;
-    if (f.family == "gemma2") slides = i % 2 == 0;
-    if (f.family == "gemma3") slides = (i + 1) % *pattern != 0;
+    const bool slides = f.windows == Windows::kAll ||
+                        (f.windows == Windows::kFromLayer && i >= *full) ||
+                        (f.windows == Windows::kPeriod && (i + 1) % *pattern != 0);
     if (slides && c.sliding_window > 0) c.layer_types[static_cast<size_t>(i)] = LayerType::kSliding;
   }
   return {};
 }
 
-Status ReadNumbers(const json::object& o, const FamilyDefaults& f, Config& c) {
-  const bool gemma = f.family == "gemma2" || f.family == "gemma3";
-  const auto read = [&](std::string_view key, double fallback) {
-    return base::JsonNumber(o, key, fallback);
-  };
-  const Result<double> eps = read("rms_norm_eps", f.family == "mixtral" ? 1e-5 : 1e-6);
+Status ReadNumbers(const json::object& o, const Family& f, Config& c) {
+  const Result<double> eps = base::JsonNumber(o, f.eps_key, f.eps);
   if (!eps) return eps.error();
   c.rms_norm_eps = static_cast<float>(*eps);
   c.query_pre_attn_scalar = static_cast<double>(c.head_dim);
-  if (gemma) {
-    // A cap that is null is no cap, one that is absent is the family's.
-    const auto cap = [&](std::string_view key, float fallback) {
-      return read(key, o.contains(key) ? 0.0 : static_cast<double>(fallback));
-    };
-    const Result<double> scalar = read("query_pre_attn_scalar", 256);
-    const Result<double> attention = cap("attn_logit_softcapping", f.attention_cap);
-    const Result<double> final_cap = cap("final_logit_softcapping", f.final_cap);
-    for (const Result<double>* r : {&scalar, &attention, &final_cap}) {
-      if (!*r) return r->error();
-    }
-    c.query_pre_attn_scalar = *scalar;
-    c.attn_logit_softcapping = static_cast<float>(*attention);
-    c.final_logit_softcapping = static_cast<float>(*final_cap);
-    c.norm_weight_offset = 1;
-  } else {
-    for (const std::string_view key :
-         {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}) {
-      if (Set(o, key) != nullptr)
-        return Error{Code::kUnsupported,
-                     fmt::format("{} is not implemented for {}", key, f.family)};
-    }
-  }
-  if (IsHybrid(f.family)) c.norm_weight_offset = 1;
+  c.norm_weight_offset = f.norm_weight_offset;
+  c.rope_interleaved = f.interleaved;
   const Result<std::string> act = base::JsonString(o, f.activation_key, f.activation);
   if (!act) return act.error();
   c.hidden_act = *act;
+  return {};
+}
+
+// Family::options.
+Status ReadOptions(const json::object& o, const Family& f, Config& c) {
+  for (const Option& option : f.options) {
+    const json::value* v = Set(o, option.json);
+    if (v == nullptr && !option.fallback)
+      return Error{Code::kCorrupt, fmt::format("field '{}' is missing", option.json)};
+    double value = option.fallback.value_or(0);
+    if (v != nullptr && v->is_bool()) {
+      value = v->get_bool() ? 1 : 0;
+    } else if (v != nullptr) {
+      const Result<double> number = base::JsonNumber(o, option.json, value);
+      if (!number) return number.error();
+      value = *number;
+    }
+    if (!(value >= option.least && value <= option.most)) {
+      return Error{Code::kCorrupt, fmt::format("{} is {}: it must be from {} to {}", option.json,
+                                               value, option.least, option.most)};
+    }
+    c.options[std::string(option.json)] = value;
+  }
   return {};
 }
 
@@ -407,33 +370,27 @@ Status ReadTheRest(const json::object& o, const json::value& generation, Config&
 Result<Config> ConfigFromJson(const json::value& value, const json::value& generation) {
   if (!value.is_object()) return Error{Code::kCorrupt, "the configuration must be a JSON object"};
   Config c;
-  const Result<const FamilyDefaults*> family = FindFamily(value.get_object(), c);
+  const Result<const Family*> family = FamilyIn(value.get_object(), c);
   if (!family) return family.error();
-  const FamilyDefaults& f = **family;
+  const Family& f = **family;
   Result<json::object> text = TextPart(value.get_object());
   if (!text) return text.error();
   c.raw = *std::move(text);
   const json::object& o = c.raw;
 
   Status status = RefuseUnknown(o, f);
-  if (!status) return status.error();
-  status = ReadSizes(o, f, c);
-  if (!status) return status.error();
-  status = ReadWindows(o, f, c);
-  if (!status) return status.error();
-  status = ReadNumbers(o, f, c);
-  if (!status) return status.error();
-  status = ReadExperts(o, c);
-  if (!status) return status.error();
-  status = ReadDeltaNet(o, c);
+  if (status) status = ReadSizes(o, f, c);
+  if (status) status = ReadWindows(o, f, c);
+  if (status) status = ReadNumbers(o, f, c);
+  if (status) status = ReadExperts(o, c);
   if (!status) return status.error();
   c.attention_bias = f.takes_attention_bias && *base::JsonBool(o, "attention_bias", false);
   c.mlp_bias = f.takes_mlp_bias && *base::JsonBool(o, "mlp_bias", false);
   status = ReadRope(o, c);
-  if (!status) return status.error();
-  status = ReadTheRest(o, generation, c);
-  if (!status) return status.error();
-  status = CheckConfig(c);
+  if (status) status = ReadOptions(o, f, c);
+  if (status && f.read_json != nullptr) status = f.read_json(o, c);
+  if (status) status = ReadTheRest(o, generation, c);
+  if (status) status = CheckConfig(c);
   if (!status) return status.error();
   return c;
 }

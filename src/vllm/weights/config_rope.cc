@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/strings.h"
-#include "vllm/weights/config_hybrid.h"
+#include "vllm/weights/family.h"
 
 namespace vllm::weights {
 namespace {
@@ -163,12 +163,12 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
 }
 
 Status ReadRope(const json::object& o, Config& config) {
-  // Gemma 3 alone rotates windowed layers by another base, and never scales them.
-  const bool own_local = config.family == "gemma3";
+  const Family& family = FamilyOf(config);
+  const bool own_local = family.own_local_rope;
   config.rope = Rope{};
   config.rope_local = Rope{};
-  if (own_local || config.family == "mixtral") config.rope.theta = 1e6;
-  if (IsHybrid(config.family)) config.rope.partial_rotary_factor = 0.25;
+  config.rope.theta = family.rope_theta;
+  config.rope.partial_rotary_factor = family.partial_rotary_factor;
 
   Status status = ReadFlat(o, own_local, config);
   if (!status) return status;

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/strings.h"
+#include "vllm/weights/family.h"
 
 namespace vllm::weights {
 namespace {
@@ -24,6 +25,12 @@ class Writer {
       : c_(config), k_(keys), architecture_(c_.family == "mistral" ? "llama" : c_.family) {}
 
   Status Write() {
+    if (!FamilyOf(c_).writes_gguf) {
+      return Error{Code::kUnsupported,
+                   fmt::format("quantising {} from safetensors is not implemented; convert it to "
+                               "GGUF first",
+                               c_.family)};
+    }
     k_.String("general.architecture", architecture_);
     Sizes();
     for (const Status& status : {Scores(), Windows(), RopeKeys()}) {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/strings.h"
 #include "vt/ir/quant.h"
 
 namespace vllm::weights {
@@ -112,91 +111,6 @@ void FillBlocks(Generator& g, DType type, std::span<std::byte> out) {
 }
 
 }  // namespace
-
-namespace {
-
-using Shapes = std::map<std::string, std::vector<int64_t>>;
-
-void Linear(Shapes& out, const std::string& name, int64_t rows, int64_t columns, bool bias) {
-  out[name + ".weight"] = {rows, columns};
-  if (bias) out[name + ".bias"] = {rows};
-}
-
-void Attention(const Config& c, const std::string& p, Shapes& out) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const bool bias = c.attention_bias || c.family == "qwen2";
-  Linear(out, p + "q_proj", q, c.hidden_size, bias);
-  if (c.attention_gate) Linear(out, p + "q_gate", q, c.hidden_size, bias);
-  Linear(out, p + "k_proj", kv, c.hidden_size, bias);
-  Linear(out, p + "v_proj", kv, c.hidden_size, bias);
-  Linear(out, p + "o_proj", c.hidden_size, q, c.attention_bias);
-  if (base::StartsWith(c.family, "qwen3") || c.family == "gemma3") {
-    out[p + "q_norm.weight"] = {c.head_dim};
-    out[p + "k_norm.weight"] = {c.head_dim};
-  }
-}
-
-void DeltaNetLayer(const Config& c, const std::string& p, Shapes& out) {
-  const DeltaNet& d = c.delta;
-  const int64_t v = d.v_heads * d.v_dim;
-  Linear(out, p + "in_proj_qkv", d.channels(), c.hidden_size, false);
-  Linear(out, p + "in_proj_z", v, c.hidden_size, false);
-  Linear(out, p + "in_proj_b", d.v_heads, c.hidden_size, false);
-  Linear(out, p + "in_proj_a", d.v_heads, c.hidden_size, false);
-  Linear(out, p + "out_proj", c.hidden_size, v, false);
-  out[p + "conv1d.weight"] = {d.channels(), d.conv_width};
-  out[p + "norm.weight"] = {d.v_dim};
-  out[p + "dt_bias"] = {d.v_heads};
-  out[p + (d.log_a ? "A_log" : "A")] = {d.v_heads};
-}
-
-void GatedMlp(const Config& c, const std::string& p, int64_t width, Shapes& out) {
-  Linear(out, p + "gate_proj", width, c.hidden_size, c.mlp_bias);
-  Linear(out, p + "up_proj", width, c.hidden_size, c.mlp_bias);
-  Linear(out, p + "down_proj", c.hidden_size, width, c.mlp_bias);
-}
-
-void ExpertLayer(const Config& c, const std::string& p, Shapes& out) {
-  const int64_t e = c.experts.count, n = c.experts.intermediate_size, k = c.hidden_size;
-  Linear(out, p + "gate", e, k, false);
-  out[p + "experts.gate_proj.weight"] = {e, n, k};
-  out[p + "experts.up_proj.weight"] = {e, n, k};
-  out[p + "experts.down_proj.weight"] = {e, k, n};
-  if (c.experts.shared_intermediate_size == 0) return;
-  GatedMlp(c, p + "shared_expert.", c.experts.shared_intermediate_size, out);
-  Linear(out, p + "shared_expert_gate", 1, k, false);
-}
-
-}  // namespace
-
-std::map<std::string, std::vector<int64_t>> ExpectedTensors(const Config& c) {
-  Shapes out;
-  const bool gemma = base::StartsWith(c.family, "gemma");
-  out["model.embed_tokens.weight"] = {c.vocab_size, c.hidden_size};
-  out["model.norm.weight"] = {c.hidden_size};
-  // transformers' default: untied, but for Gemma.
-  if (!c.tie_word_embeddings.value_or(gemma)) out["lm_head.weight"] = {c.vocab_size, c.hidden_size};
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer);
-    if (c.IsLinear(layer)) {
-      DeltaNetLayer(c, p + "linear_attn.", out);
-    } else {
-      Attention(c, p + "self_attn.", out);
-    }
-    if (c.IsSparse(layer)) {
-      ExpertLayer(c, p + "mlp.", out);
-    } else {
-      GatedMlp(c, p + "mlp.", c.intermediate_size, out);
-    }
-    out[p + "input_layernorm.weight"] = {c.hidden_size};
-    out[p + "post_attention_layernorm.weight"] = {c.hidden_size};
-    if (gemma) {
-      out[p + "pre_feedforward_layernorm.weight"] = {c.hidden_size};
-      out[p + "post_feedforward_layernorm.weight"] = {c.hidden_size};
-    }
-  }
-  return out;
-}
 
 void FillRandom(std::string_view name, uint64_t seed, DType dtype, float mean,
                 std::span<std::byte> out) {

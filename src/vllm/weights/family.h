@@ -67,8 +67,7 @@ struct Family {
   std::string_view architecture;  // of the text model: "LlamaForCausalLM"
   std::string_view model_type;
   std::string_view wider_architecture = {}, wider_type = {};  // with vision around it
-  // general.architecture. Of families that share one, the first that has experts like the file has
-  // or has not.
+  // general.architecture. Of families that share one, that which has experts if the file has.
   std::string_view gguf = {};
 
   // --- what config.json leaves out (transformers' defaults) and which common options may be set
@@ -84,13 +83,19 @@ struct Family {
   bool tied = false;             // where neither configuration nor tensors say
   bool takes_attention_bias = false, takes_mlp_bias = false;
   double rope_theta = 1e4, partial_rotary_factor = 1;
+  double local_rope_theta = 1e4;
   bool own_local_rope = false;    // sliding layers rotate by settings of their own, unscaled
   bool interleaved = false;       // pairs (2i, 2i+1) are rotated
   bool gguf_interleaved = false;  // GGUF's converter has put rows of q and k in that order
   Windows windows = Windows::kNone;
   int64_t window_period = 0, sliding_window = 0, gguf_sliding_window = 0;
   bool use_sliding_window = true;  // the option of that name
+  bool linear_layers = false;      // layer_types may say linear_attention
   std::optional<ExpertOptions> experts = std::nullopt;
+
+  // Its graph ends in hidden states [O, D] (marked as hidden), or in scores of classes, and not in
+  // logits. Tokens see those behind them: a text goes through it in one piece.
+  bool encoder = false;
 
   // --- what is its own
   std::vector<Option> options = {};

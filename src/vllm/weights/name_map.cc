@@ -3,38 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 
 #include "base/strings.h"
-#include "vllm/weights/config_hybrid.h"
+#include "vllm/weights/family.h"
 
 namespace vllm::weights {
 namespace {
 
-struct Pair {
-  std::string_view gguf, hf;
-};
+using Pair = NamePair;
 
 constexpr std::array<Pair, 3> kWhole = {
     {{"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}}};
 
 // Of a layer, alike in every family: "blk.N.<gguf>" is "model.layers.N.<hf>".
-constexpr std::array<Pair, 10> kLayer = {{{"attn_norm", "input_layernorm"},
+constexpr std::array<Pair, 11> kLayer = {{{"attn_norm", "input_layernorm"},
                                           {"attn_q", "self_attn.q_proj"},
                                           {"attn_k", "self_attn.k_proj"},
                                           {"attn_v", "self_attn.v_proj"},
                                           {"attn_output", "self_attn.o_proj"},
                                           {"attn_q_norm", "self_attn.q_norm"},
                                           {"attn_k_norm", "self_attn.k_norm"},
+                                          {"ffn_norm", "post_attention_layernorm"},
                                           {"ffn_gate", "mlp.gate_proj"},
                                           {"ffn_up", "mlp.up_proj"},
                                           {"ffn_down", "mlp.down_proj"}}};
-
-// The norms around the blocks: the same Hugging Face name means another place in Gemma's sandwich.
-constexpr std::array<Pair, 1> kPlainNorms = {{{"ffn_norm", "post_attention_layernorm"}}};
-constexpr std::array<Pair, 3> kSandwichNorms = {
-    {{"post_attention_norm", "post_attention_layernorm"},
-     {"ffn_norm", "pre_feedforward_layernorm"},
-     {"post_ffw_norm", "post_feedforward_layernorm"}}};
 
 // Experts. GGUF keeps those of a layer in one tensor, old files one by one ("ffn_gate.7").
 constexpr std::array<Pair, 9> kExperts = {{{"ffn_gate_inp", "mlp.gate"},
@@ -46,23 +39,6 @@ constexpr std::array<Pair, 9> kExperts = {{{"ffn_gate_inp", "mlp.gate"},
                                            {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                                            {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"}}};
-
-// Gated DeltaNet and gated attention, whose attn_q holds the gate too.
-constexpr std::array<Pair, 11> kHybrid = {{{"attn_q", "self_attn.q_gate"},
-                                           {"post_attention_norm", "post_attention_layernorm"},
-                                           {"attn_qkv", "linear_attn.in_proj_qkv"},
-                                           {"attn_gate", "linear_attn.in_proj_z"},
-                                           {"ssm_beta", "linear_attn.in_proj_b"},
-                                           {"ssm_alpha", "linear_attn.in_proj_a"},
-                                           {"ssm_ba", "linear_attn.in_proj_ba"},
-                                           {"ssm_in", "linear_attn.in_proj_qkvz"},
-                                           {"ssm_conv1d", "linear_attn.conv1d"},
-                                           {"ssm_norm", "linear_attn.norm"},
-                                           {"ssm_out", "linear_attn.out_proj"}}};
-
-// Names that end otherwise. GGUF's A is -exp of Hugging Face's A_log, so it has a name of its own.
-constexpr std::array<Pair, 2> kHybridVectors = {
-    {{"ssm_dt.bias", "linear_attn.dt_bias"}, {"ssm_a", "linear_attn.A"}}};
 
 // Cuts ".weight" or ".bias" off.
 std::optional<std::string_view> CutSuffix(std::string_view& name) {
@@ -86,8 +62,7 @@ std::optional<std::pair<std::string_view, std::string_view>> CutLayer(std::strin
   return std::pair{number, text.substr(dot + 1)};
 }
 
-template <size_t N>
-std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::string_view name,
+std::optional<std::string_view> Lookup(std::span<const Pair> table, std::string_view name,
                                        bool to_hf) {
   for (const Pair& p : table) {
     if ((to_hf ? p.gguf : p.hf) == name) return to_hf ? p.hf : p.gguf;
@@ -95,15 +70,11 @@ std::optional<std::string_view> Lookup(const std::array<Pair, N>& table, std::st
   return std::nullopt;
 }
 
-std::optional<std::string_view> LookupFamily(std::string_view family, std::string_view name,
-                                             bool to_hf) {
+std::optional<std::string_view> LookupLayer(const Family& family, std::string_view name,
+                                            bool to_hf) {
+  if (const auto own = Lookup(family.names, name, to_hf)) return own;
   if (const auto same = Lookup(kLayer, name, to_hf)) return same;
-  if (HasExperts(family)) {
-    if (const auto expert = Lookup(kExperts, name, to_hf)) return expert;
-  }
-  if (IsHybrid(family)) return Lookup(kHybrid, name, to_hf);
-  return base::StartsWith(family, "gemma") ? Lookup(kSandwichNorms, name, to_hf)
-                                           : Lookup(kPlainNorms, name, to_hf);
+  return family.experts ? Lookup(kExperts, name, to_hf) : std::nullopt;
 }
 
 // "ffn_gate.7" -> "mlp.experts.7.gate_proj".
@@ -121,24 +92,30 @@ std::optional<std::string> SingleExpert(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<std::string> Translate(std::string_view family, std::string_view name, bool to_hf) {
-  const std::string_view from = to_hf ? "blk." : "model.layers.",
-                         to = to_hf ? "model.layers." : "blk.";
+std::optional<std::string> Translate(std::string_view family_name, std::string_view name,
+                                     bool to_hf) {
+  static const Family kUnknown;
+  const Family* found = FindFamily(family_name);
+  const Family& family = found == nullptr ? kUnknown : *found;
+  const std::string_view from = to_hf ? "blk." : family.layers, to = to_hf ? family.layers : "blk.";
   std::optional<std::pair<std::string_view, std::string_view>> layer;
   if (base::StartsWith(name, from)) layer = CutLayer(name.substr(from.size()));
-  if (layer && IsHybrid(family)) {
-    if (const auto vector = Lookup(kHybridVectors, layer->second, to_hf))
-      return fmt::format("{}{}.{}", to, layer->first, *vector);
+  if (layer) {  // names that end otherwise than in .weight or .bias
+    if (const auto whole = Lookup(family.names, layer->second, to_hf))
+      return fmt::format("{}{}.{}", to, layer->first, *whole);
   }
   const std::optional<std::string_view> suffix = CutSuffix(name);
   if (!suffix) return std::nullopt;
-  if (const auto whole = Lookup(kWhole, name, to_hf))
-    return std::string(*whole) + std::string(*suffix);
+  for (const std::span<const Pair> table :
+       {std::span<const Pair>(family.file_names), std::span<const Pair>(kWhole)}) {
+    if (const auto whole = Lookup(table, name, to_hf))
+      return std::string(*whole) + std::string(*suffix);
+  }
   if (!layer) return std::nullopt;
   layer->second.remove_suffix(suffix->size());
-  if (const auto rest = LookupFamily(family, layer->second, to_hf))
+  if (const auto rest = LookupLayer(family, layer->second, to_hf))
     return fmt::format("{}{}.{}{}", to, layer->first, *rest, *suffix);
-  if (!to_hf || !HasExperts(family)) return std::nullopt;
+  if (!to_hf || !family.experts) return std::nullopt;
   const auto expert = SingleExpert(layer->second);
   if (!expert) return std::nullopt;
   return fmt::format("{}{}.{}{}", to, layer->first, *expert, *suffix);

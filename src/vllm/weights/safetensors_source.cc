@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "vllm/weights/checkpoint.h"
 #include "vllm/weights/config_to_gguf.h"
-#include "vllm/weights/dummy.h"
+#include "vllm/weights/family.h"
 #include "vllm/weights/name_map.h"
 #include "vt/ir/quant.h"
 
@@ -97,8 +97,9 @@ class SafetensorsSource final : public TensorSource {
 
   Status ReadTensors(const Config& c) {
     const bool llama = c.family == "llama" || c.family == "mistral";
-    const std::map<std::string, std::vector<int64_t>> expected = ExpectedTensors(c);
-    for (const auto& [name, shape] : expected) {
+    const Result<std::map<std::string, std::vector<int64_t>>> expected = ExpectedTensors(c);
+    if (!expected) return expected.error();
+    for (const auto& [name, shape] : *expected) {
       // Without a word on it, a missing head is the embedding.
       if (name == "lm_head.weight" && !c.tie_word_embeddings && checkpoint_->Find(name) == nullptr)
         continue;
@@ -107,7 +108,7 @@ class SafetensorsSource final : public TensorSource {
     }
     for (const auto& [name, info] : checkpoint_->tensors()) {
       if (base::EndsWith(name, "rotary_emb.inv_freq")) continue;  // follows from the configuration
-      if (name == "lm_head.weight" && !expected.contains(name)) continue;  // tied
+      if (name == "lm_head.weight" && !expected->contains(name)) continue;  // tied
       const std::optional<std::string> gguf = GgufFromHf(c.family, name);
       if (!gguf) {
         return Error{Code::kUnsupported, fmt::format("{}: tensor '{}' has no name in GGUF for {}",
