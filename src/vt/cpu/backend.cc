@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/strings.h"
+#include "vt/cpu/formats.h"
 #include "vt/cpu/host.h"
 #include "vt/cpu/isa.h"
 #include "vt/cpu/repack.h"

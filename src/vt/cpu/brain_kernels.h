@@ -9,6 +9,7 @@
 // has a zero.
 #pragma once
 
+#include "vt/cpu/float8_kernels.h"
 #include "vt/cpu/float_kernels.h"
 
 #if defined(__AVX512BF16__)
@@ -269,6 +270,14 @@ inline void ToPairs(const Unpacked& u, int64_t k, std::byte* out) {
   }
 }
 
+inline void F8ToPairs(const std::byte* p, int64_t k, std::byte* out) {
+  for (int64_t i = 0; i < k; i += 32, p += kF8Block) {
+    const vf d = LoadF8Scale(p);
+    for (int j = 4; j < 36; j += 2, out += kPairBytes)
+      StorePair(out, d * LoadF8(p + j * kNr), d * LoadF8(p + (j + 1) * kNr));
+  }
+}
+
 template <ir::DType T>
 void TileLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scratch) {
   constexpr bool kPlain = T == ir::DType::kBF16;
@@ -281,7 +290,11 @@ void TileLinear(const LinearArgs& a, int64_t begin, int64_t end, std::byte* scra
     for (int64_t i = 0; i < count; ++i) {
       const std::byte* panel = a.w + (p + i) * a.panel_bytes;
       w[i] = panel;
-      if constexpr (!kPlain) {
+      if constexpr (T == ir::DType::kF8_32) {
+        std::byte* pairs = scratch + i * a.k / 2 * kPairBytes;
+        F8ToPairs(panel, a.k, pairs);
+        w[i] = pairs;
+      } else if constexpr (!kPlain) {
         constexpr FormatSpec S = SpecOf(T);
         Unpacked u;
         std::byte* next = scratch + kTilePanels * a.k / 2 * kPairBytes;

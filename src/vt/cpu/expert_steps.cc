@@ -421,7 +421,7 @@ base::Status CompileGroupedLinear(const Context& c, ir::NodeId id, Steps& steps)
     Matrices m;
     m.run = (brain ? c.kernels.brain_linear : c.kernels.linear)[static_cast<int>(format)];
     if (m.run == nullptr || (*w)->layout.name != PanelLayoutName(c.kernels, format) ||
-        (!brain && ir::IsQuantised(format) != int8)) {
+        (!brain && TakesInt8(format) != int8)) {
       return base::Error{
           base::Code::kInternal,
           fmt::format("cpu: '{}' cannot multiply {} by the weight '{}' of {} in the layout '{}'",

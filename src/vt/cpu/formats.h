@@ -19,6 +19,7 @@
 namespace vt::cpu {
 
 enum class ScaleKind : uint8_t {
+  kPower,       // u8 e[nr] a block: d = 2^(e - 128); w = d q
   kHalf,        // f16 d[nr] a block; w = d (q - zero)
   kHalfMin,     // f16 d[nr], f16 m[nr] a block; w = d q + m
   kSuper32Min,  // f16 d[nr], f16 dmin[nr], u8 scale[8][nr], u8 min[8][nr]; w = d scale q - dmin min
@@ -27,11 +28,14 @@ enum class ScaleKind : uint8_t {
   kSuper16Min,  // f16 d[nr], f16 dmin[nr], u8 (scale | min << 4)[16][nr]; w = d scale q - dmin min
 };
 
+// What codes of four bits name, if not themselves.
+enum class CodeTable : uint8_t { kNone, kIQ4, kFP4 };
+
 struct FormatSpec {
   int low_bits = 0;  // 0: not a panel format
   int high_bits = 0;
   bool is_signed = false;  // codes are i8
-  bool lookup = false;     // 4-bit codes index the IQ4 table of signed values
+  CodeTable table = CodeTable::kNone;
   ScaleKind scale = ScaleKind::kHalf;
   int zero = 0;
   int super = 1;
@@ -41,33 +45,38 @@ constexpr FormatSpec SpecOf(ir::DType t) {
   using enum ir::DType;
   switch (t) {
     case kQ4_0:
-      return {4, 0, false, false, ScaleKind::kHalf, 8, 1};
+      return {4, 0, false, CodeTable::kNone, ScaleKind::kHalf, 8, 1};
     case kQ4_1:
-      return {4, 0, false, false, ScaleKind::kHalfMin, 0, 1};
+      return {4, 0, false, CodeTable::kNone, ScaleKind::kHalfMin, 0, 1};
     case kQ5_0:
-      return {4, 1, false, false, ScaleKind::kHalf, 16, 1};
+      return {4, 1, false, CodeTable::kNone, ScaleKind::kHalf, 16, 1};
     case kQ5_1:
-      return {4, 1, false, false, ScaleKind::kHalfMin, 0, 1};
+      return {4, 1, false, CodeTable::kNone, ScaleKind::kHalfMin, 0, 1};
     case kQ8_0:
-      return {8, 0, true, false, ScaleKind::kHalf, 0, 1};
+      return {8, 0, true, CodeTable::kNone, ScaleKind::kHalf, 0, 1};
     case kQ2_K:
-      return {2, 0, false, false, ScaleKind::kSuper16Min, 0, 8};
+      return {2, 0, false, CodeTable::kNone, ScaleKind::kSuper16Min, 0, 8};
     case kQ3_K:
-      return {2, 1, false, false, ScaleKind::kSuper16, 4, 8};
+      return {2, 1, false, CodeTable::kNone, ScaleKind::kSuper16, 4, 8};
     case kQ4_K:
-      return {4, 0, false, false, ScaleKind::kSuper32Min, 0, 8};
+      return {4, 0, false, CodeTable::kNone, ScaleKind::kSuper32Min, 0, 8};
     case kQ5_K:
-      return {4, 1, false, false, ScaleKind::kSuper32Min, 0, 8};
+      return {4, 1, false, CodeTable::kNone, ScaleKind::kSuper32Min, 0, 8};
     case kQ6_K:
-      return {4, 2, false, false, ScaleKind::kSuper16, 32, 8};
+      return {4, 2, false, CodeTable::kNone, ScaleKind::kSuper16, 32, 8};
     case kIQ4_NL:
-      return {4, 0, true, true, ScaleKind::kHalf, 0, 1};
+      return {4, 0, true, CodeTable::kIQ4, ScaleKind::kHalf, 0, 1};
     case kIQ4_XS:
-      return {4, 0, true, true, ScaleKind::kSuper32, 0, 8};
+      return {4, 0, true, CodeTable::kIQ4, ScaleKind::kSuper32, 0, 8};
+    case kMXFP4:
+      return {4, 0, true, CodeTable::kFP4, ScaleKind::kPower, 0, 1};
     default:
       return {};
   }
 }
+
+// Whether its rows are multiplied by activations of Q8_A32 instead of floats.
+constexpr bool TakesInt8(ir::DType t) { return SpecOf(t).low_bits != 0; }
 
 // Words (of 4 bytes, a row) of codes in a block.
 constexpr int LowWords(const FormatSpec& s) { return s.low_bits; }
@@ -81,6 +90,8 @@ constexpr int GroupOf(const FormatSpec& s) {
 // Bytes of a header, a row.
 constexpr int HeaderBytesPerRow(const FormatSpec& s) {
   switch (s.scale) {
+    case ScaleKind::kPower:
+      return 1;
     case ScaleKind::kHalf:
       return 2;
     case ScaleKind::kHalfMin:
@@ -101,9 +112,8 @@ constexpr int64_t PanelBytes(const FormatSpec& s, int nr, int64_t k) {
   return k / (32 * s.super) * nr * (HeaderBytesPerRow(s) + s.super * 4 * CodeWords(s));
 }
 
-// Values of the non-linear 4-bit formats (GGUF's IQ4_NL and IQ4_XS).
-inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                          1,    13,   25,  38,  53,  69,  89,  113};
+// A panel of F8_32: of every 32 values of k the scales f32 d[nr], then the codes [32][nr].
+constexpr int64_t F8PanelBytes(int nr, int64_t k) { return k / 32 * nr * 36; }
 
 // Bytes of a row of activations: blocks of quant.h's BlockQ8A32.
 constexpr int64_t ActivationRowBytes(int64_t k) { return k / 32 * 40; }

@@ -5,6 +5,7 @@
 #include "vt/cpu/brain_kernels.h"
 #include "vt/cpu/delta_kernels.h"
 #include "vt/cpu/expert_kernels.h"
+#include "vt/cpu/float8_kernels.h"
 #include "vt/cpu/float_kernels.h"
 #include "vt/cpu/quant_kernels.h"
 #include "vt/cpu/row_kernels.h"
@@ -37,8 +38,10 @@ inline void FillKernels(KernelSet& s) {
   using enum ir::DType;
   s.nr = kNr;
   AddQuantised<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
-               kIQ4_XS>(s);
+               kIQ4_XS, kMXFP4>(s);
   AddPlain<kF32, kF16, kBF16>(s);
+  s.linear[static_cast<int>(kF8_32)] = F8Linear;
+  s.read_row[static_cast<int>(kF8_32)] = F8ReadRow;
 #if defined(__AVX512BF16__)
   s.pairs = true;
   s.linear[static_cast<int>(kBF16)] = PairFloatLinear;
@@ -47,7 +50,7 @@ inline void FillKernels(KernelSet& s) {
 #endif
 #if defined(__AMX_BF16__)
   AddTiles<kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
-           kIQ4_XS>(s);
+           kIQ4_XS, kMXFP4, kF8_32>(s);
   s.brain_tokens = 32;
 #endif
   s.quantize = QuantizeRow;
@@ -56,6 +59,7 @@ inline void FillKernels(KernelSet& s) {
   s.layer_norm = LayerNormRow;
   s.binary = BinaryRow;
   s.scale = ScaleRow;
+  s.clamp = ClampRow;
   s.activate = ActivateRow;
   s.act_mul = ActMulRow;
   s.softcap = SoftCapRow;

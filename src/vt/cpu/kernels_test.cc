@@ -33,9 +33,10 @@ void PrintTo(const Case& c, std::ostream* os) { *os << c.isa << "_" << Name(c.fo
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string& isa : AvailableIsas()) {
-    for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
-                    DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
-                    DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
+    for (DType t :
+         {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+          DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
+          DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kF8_32}) {
       cases.push_back({isa, t});
     }
   }
@@ -90,7 +91,7 @@ TEST_P(LinearKernel, ARowDependsOnWhetherTheStepIsOfAFewRowsAlone) {
   if (GetParam().isa != "scalar" && GetParam().isa != "avx2") {
     GTEST_SKIP() << "found so for scalar and avx2; nobody has looked at the others yet";
   }
-  const bool quantised = ir::IsQuantised(format);
+  const bool quantised = TakesInt8(format);
   const int64_t row_bytes = quantised ? ActivationRowBytes(kK) : kK * 4;
   constexpr int64_t kRows = 17;
   const std::vector<float> x = Normal(kRows * kK, 7);
@@ -136,7 +137,7 @@ TEST_P(LinearKernel, ARowDependsOnWhetherTheStepIsOfAFewRowsAlone) {
 }
 
 TEST_P(LinearKernel, MatchesTheReferenceForFewAndManyRows) {
-  const bool quantised = ir::IsQuantised(GetParam().format);
+  const bool quantised = TakesInt8(GetParam().format);
   for (int64_t rows : {1, 2, 3, 4, 5, 17}) {
     SCOPED_TRACE(rows);
     std::vector<float> x = Normal(rows * kK, 7);

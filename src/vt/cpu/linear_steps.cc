@@ -181,7 +181,7 @@ base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps) {
                          fmt::format("cpu: weight '{}' is in the layout '{}', not in panels",
                                      c.value(w_id).name, (*w)->layout.name)};
     }
-    if (!brain && ir::IsQuantised((*w)->format) != int8) {
+    if (!brain && TakesInt8((*w)->format) != int8) {
       return base::Error{base::Code::kInternal,
                          fmt::format("cpu: '{}' has activations of {} for a weight of {}", n.name,
                                      ir::Name(x.dtype), ir::Name((*w)->format))};

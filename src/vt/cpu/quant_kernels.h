@@ -8,6 +8,7 @@
 #include "vt/cpu/formats.h"
 #include "vt/cpu/kernels.h"
 #include "vt/cpu/simd.h"
+#include "vt/ir/quant_blocks.h"
 
 namespace vt::cpu {
 namespace {
@@ -78,8 +79,9 @@ inline void LoadCodes(const uint8_t* p, vi w[8]) {
         w[4 * v + j] |= (vi)((2 * j <= 4 ? h << (4 - 2 * j) : h >> (2 * j - 4)) & 0x30303030u);
     }
   }
-  if constexpr (S.lookup) {
-    for (int j = 0; j < 8; ++j) w[j] = Lookup16(kIq4Values, w[j]);
+  if constexpr (S.table != CodeTable::kNone) {
+    constexpr const auto& kTable = S.table == CodeTable::kIQ4 ? ir::kIQ4Values : ir::kFP4Values;
+    for (int j = 0; j < 8; ++j) w[j] = Lookup16(kTable.data(), w[j]);
   }
   if constexpr (S.is_signed && kSignedOffset != 0) {
     for (int j = 0; j < 8; ++j) w[j] ^= (vi)(vu{} + 0x80808080u);
@@ -151,6 +153,13 @@ constexpr bool HasStoredMin(const FormatSpec& s) {
          s.scale == ScaleKind::kSuper16Min;
 }
 
+// The first scale of a header.
+template <FormatSpec S>
+inline vf LoadScale(const uint8_t* header) {
+  if constexpr (S.scale == ScaleKind::kPower) return (vf)(WidenU8(header) << 23) * 0.5f;
+  return LoadHalf(header);
+}
+
 // M rows of x, one panel.
 template <FormatSpec S, int M>
 inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x,
@@ -175,8 +184,7 @@ inline void GemvPanel(const LinearArgs& a, int64_t panel, const ActivationRow* x
         vf d = {};
         [[maybe_unused]] vf min = {};
         [[maybe_unused]] vi sc = {};
-        if constexpr (S.scale == ScaleKind::kHalf || S.scale == ScaleKind::kHalfMin)
-          d = LoadHalf(header);
+        if constexpr (S.super == 1) d = LoadScale<S>(header);
         if constexpr (S.scale == ScaleKind::kHalfMin) min = LoadHalf(header + 2 * kNr);
         if constexpr (S.scale == ScaleKind::kSuper32Min) {
           sc = WidenU8(header + (4 + i) * kNr);
@@ -261,7 +269,7 @@ inline void Unpack(const uint8_t* p, int64_t k, const Unpacked& u) {
   for (int64_t sb = 0; sb < k / (32 * S.super); ++sb) {
     const uint8_t* header = p;
     p += kHeader;
-    const vf d = LoadHalf(header);
+    const vf d = LoadScale<S>(header);
     [[maybe_unused]] vf dmin = {};
     if constexpr (HasStoredMin(S)) dmin = LoadHalf(header + 2 * kNr);
     for (int i = 0; i < S.super; ++i, p += kCodes) {

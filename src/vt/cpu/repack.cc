@@ -29,6 +29,8 @@ void Header(DType t, const uint8_t* p, int nr, int row, uint8_t* h) {
     case kQ8_0:
     case kIQ4_NL:
       return half(0, Short(p));
+    case kMXFP4:
+      return byte(0, p[0]);
     case kQ4_1:
     case kQ5_1:
       half(0, Short(p));
@@ -126,6 +128,18 @@ void RepackQuantised(const WeightView& src, int nr, int64_t panel, uint8_t* dst)
   }
 }
 
+void RepackF8(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
+  const int64_t row_bytes = ir::Bytes(src.format, src.columns);
+  for (int64_t r = 0; r < nr && panel * nr + r < src.rows; ++r) {
+    const std::byte* p = src.data + (panel * nr + r) * row_bytes;
+    std::byte* out = dst;
+    for (int64_t b = 0; b < src.columns / 32; ++b, p += 36, out += F8PanelBytes(nr, 32)) {
+      std::memcpy(out + 4 * r, p, 4);
+      for (int k = 0; k < 32; ++k) out[(4 + k) * nr + r] = p[4 + k];
+    }
+  }
+}
+
 template <typename W>
 void RepackPlain(const WeightView& src, int nr, int64_t panel, std::byte* dst) {
   const int64_t first = panel * nr, rows = std::min<int64_t>(nr, src.rows - first);
@@ -155,6 +169,7 @@ int64_t PanelBytesOf(DType format, int nr, bool pairs, int64_t k) {
   if (format == DType::kBF16 && pairs) return 2 * nr * (k + k % 2);
   if (format == DType::kF32) return 4 * nr * k;
   if (format == DType::kF16 || format == DType::kBF16) return 2 * nr * k;
+  if (format == DType::kF8_32) return k % 32 == 0 ? F8PanelBytes(nr, k) : 0;
   const FormatSpec s = SpecOf(format);
   if (s.low_bits == 0 || k % ir::Info(format).block != 0) return 0;
   return PanelBytes(s, nr, k);
@@ -177,6 +192,9 @@ void RepackPanels(const WeightView& src, int nr, bool pairs, int64_t begin, int6
           break;
         }
         RepackPlain<uint16_t>(src, nr, p, out);
+        break;
+      case DType::kF8_32:
+        RepackF8(src, nr, p, out);
         break;
       default:
         RepackQuantised(src, nr, p, reinterpret_cast<uint8_t*>(out));
