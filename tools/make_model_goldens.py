@@ -119,6 +119,51 @@ MODELS |= {
         shared_expert_intermediate_size=24, **EXPERTS, **DELTA), dict(dtype="bfloat16", fused_experts=True)),
 }
 
+# Sinks, clamped experts with biases, every other layer a window; rope as published, whose ramp is not rounded.
+GPT_OSS = dict(rope_parameters=YARN | dict(truncate=False), head_dim=16, hidden_size=32, sliding_window=9,
+               num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2, intermediate_size=20)
+MODELS |= {
+    "gpt_oss": ("GptOss", GPT_OSS, dict(dtype="bfloat16", style="flat")),
+    "gpt_oss_odd": ("GptOss", GPT_OSS | dict(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, hidden_size=36,
+                                         num_experts_per_tok=3), dict(dtype="float16")),
+}
+
+# Llama's layers with something of their own. LongRoPE's list goes by the context: the first two prompts are short.
+def longrope(pairs):
+    return rope(10000.0, "longrope", short_factor=[1.0 + 0.1 * i for i in range(pairs)],
+                long_factor=[1.5 + 0.7 * i for i in range(pairs)], original_max_position_embeddings=16)
+
+
+PHI3_LONG = dict(rope_parameters=longrope(6) | dict(partial_rotary_factor=0.75), max_position_embeddings=64,
+                 tie_word_embeddings=True)
+GRANITE = dict(rope_parameters=rope(), embedding_multiplier=3.0, attention_multiplier=0.15, residual_multiplier=0.4,
+               logits_scaling=2.0)
+OLMO3 = dict(rope_parameters=dict(full_attention=YARN | dict(rope_theta=500000.0), sliding_attention=rope(500000.0)),
+             sliding_window=9, num_hidden_layers=5)
+GLM4_MOE = dict(
+    rope_parameters=rope(**PARTIAL), num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3,
+    moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True,
+    routed_scaling_factor=1.5)
+MODELS |= {
+    "phi3": ("Phi3", dict(rope_parameters=rope(), sliding_window=11), dict(dtype="bfloat16", style="flat")),
+    "phi3_long": ("Phi3", PHI3_LONG, dict(dtype="bfloat16")),
+    "olmo2": ("Olmo2", dict(rope_parameters=rope(500000.0), attention_bias=True, head_dim=20, **ODD),
+              dict(dtype="bfloat16", style="flat")),
+    "olmo3": ("Olmo3", OLMO3, dict(dtype="bfloat16")),
+    "granite": ("Granite", GRANITE | dict(tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
+    "granite_bias": ("Granite", GRANITE | dict(attention_bias=True, mlp_bias=True), dict(dtype="bfloat16")),
+    "granite_moe": ("GraniteMoe", GRANITE | dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24),
+                    dict(dtype="bfloat16")),
+    "glm4": ("Glm4", dict(rope_parameters=rope(**PARTIAL)), dict(dtype="bfloat16", style="flat")),
+    "glm4_moe": ("Glm4Moe", GLM4_MOE | dict(n_group=4, topk_group=2), dict(dtype="bfloat16", style="flat")),
+    "glm4_moe_bias": ("Glm4Moe", GLM4_MOE | dict(use_qk_norm=False, attention_bias=True, norm_topk_prob=False,
+                                                 num_hidden_layers=2), dict(dtype="bfloat16")),
+    "smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0],
+                                tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
+    "smollm3_interval": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3,
+                                         no_rope_layer_interval=3), dict(dtype="bfloat16")),
+}
+
 # GGUF has no field for Gemma's query scale (it is 1/sqrt(head_dim) but in the 27B models) nor, as its converter
 # writes it, for Gemma 3's pattern of layers (every sixth is global), so these keep to both.
 SP = dict(vocab_size=SENTENCEPIECE_VOCAB, bos_token_id=2, eos_token_id=1)
@@ -158,6 +203,19 @@ GGUF_MODELS |= {
         shared_expert_intermediate_size=40, **GGUF_EXPERTS, **GGUF_DELTA), dict(pre="qwen2", nextn=True)),
 }
 
+GGUF_MODELS |= {"gguf_gpt_oss": ("GptOss", GPT_OSS, dict(pre="gpt-4o"))}
+
+GGUF_MODELS |= {
+    "gguf_phi3": ("Phi3", PHI3_LONG | SP, dict(sentencepiece=True)),
+    "gguf_olmo2": ("Olmo2", dict(rope_parameters=rope(500000.0)), dict(pre="olmo")),
+    "gguf_olmo3": ("Olmo3", OLMO3, dict(pre="olmo")),
+    "gguf_granite": ("Granite", GRANITE, dict(pre="refact")),
+    "gguf_granite_moe": ("GraniteMoe", GRANITE | dict(num_local_experts=5, num_experts_per_tok=2,
+                                                      intermediate_size=24), dict(pre="refact")),
+    "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE, dict(pre="glm4")),
+    "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4), dict(pre="smaug-bpe")),
+}
+
 # Quantised by llama-quantize: wide enough for superblocks, with rows that fall back to smaller blocks.
 QUANT = dict(hidden_size=256, num_hidden_layers=2, layer_types=LINEAR_FULL_LINEAR[:2], head_dim=32,
              shared_expert_intermediate_size=64, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -168,6 +226,12 @@ GGUF_MODELS |= {
     "gguf_qwen3_next_q5_k_m": ("Qwen3Next", dict(rope_parameters=rope(1000000.0, **PARTIAL), norm_topk_prob=True,
                                                  **QUANT), dict(pre="qwen2", quantize="Q5_K_M")),
 }
+
+
+def everything(model):
+    """What is learned: parameters, and the buffers that routers keep their biases in."""
+    buffers = {key: t for key, t in model.named_buffers() if key.endswith("e_score_correction_bias")}
+    return dict(model.named_parameters()) | buffers
 
 
 def random_model(prefix, settings, seed):
@@ -181,7 +245,7 @@ def random_model(prefix, settings, seed):
     # These norms multiply by 1 + weight, but for the one that is gated.
     shifted = prefix.startswith(("Gemma", "Qwen3Next", "Qwen3_5"))
     with torch.no_grad():
-        for key, tensor in model.named_parameters():
+        for key, tensor in everything(model).items():
             noise = torch.randn(tensor.shape, generator=generator)
             if key.endswith("norm.weight"):
                 tensor.copy_(0.3 * noise + (0.0 if shifted and not key.endswith("linear_attn.norm.weight") else 1.0))
@@ -191,7 +255,9 @@ def random_model(prefix, settings, seed):
                 tensor.copy_(0.5 * noise)
             elif "embed_tokens" in key:
                 tensor.copy_(0.3 * noise)
-            elif key.endswith("mlp.gate.weight"):  # a router that is sure of itself: no near ties
+            elif key.endswith("experts.gate_up_proj") and prefix == "GptOss":  # into the clamp
+                tensor.copy_(5.0 * noise / tensor.shape[1] ** 0.5)
+            elif key.endswith(("mlp.gate.weight", "mlp.router.weight", "router.layer.weight")):  # a router that is sure of itself: no near ties
                 tensor.copy_(4.0 * noise / tensor.shape[-1] ** 0.5)
             else:  # rows of unit scale keep the activations near 1 and the attention far from uniform
                 tensor.copy_(1.3 * noise / tensor.shape[-1] ** 0.5)
@@ -293,7 +359,7 @@ def write_golden(out, name, path, model, purpose):
     rows = [logits_of(model, p) for p in ids]
     assert all(r.isfinite().all() for r in rows)
     (out / f"{name}.bin").write_bytes(torch.cat(rows).numpy().astype("<f4").tobytes())
-    if getattr(model.config, "rope_parameters", {}).get("rope_type") == "dynamic":
+    if getattr(model.config, "rope_parameters", {}).get("rope_type") in ("dynamic", "longrope"):
         # The rows of a prompt hold for frequencies that are made for its length.
         golden["context_is_prompt_length"] = True
     (out / f"{name}.json").write_text(json.dumps(golden) + "\n")
@@ -307,7 +373,7 @@ def make_safetensors(out, name, seed):
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
     with torch.no_grad():
-        for tensor in model.parameters():
+        for tensor in everything(model).values():
             tensor.copy_(tensor.to(dtype).float())
     direct = logits_of(model, prompts(VOCAB, 1)[2])
     model.to(dtype).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))

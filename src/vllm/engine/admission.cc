@@ -44,7 +44,7 @@ base::Status CheckPrompt(const LoadedModel& model, std::span<const int32_t> ids,
                     "shorten it or raise --max-model-len",
                     ids.size(), longest));
   }
-  const int64_t vocabulary = model.runner->vocab_size();
+  const int64_t vocabulary = model.config.vocab_size;
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocabulary) {
       return Invalid(
@@ -60,6 +60,9 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
   if (embeds && model.runner->hidden_size() == 0) {
     return Invalid("this model gives no hidden states: embeddings are not available");
   }
+  if (!embeds && model.encoder) {
+    return Invalid("this model is an encoder: it gives vectors (/v1/embeddings), not text");
+  }
   // A token of the answer needs a place too.
   const bool generates = !embeds && request.sampling.max_tokens > 0;
   const base::Status prompt =
@@ -73,7 +76,7 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
   }
   Admitted out;
   // Of a causal model the first token has seen itself alone.
-  if (embeds && request.pooling == Pooling::kFirst) request.prompt.resize(1);
+  if (embeds && request.pooling == Pooling::kFirst && !model.encoder) request.prompt.resize(1);
   if (!embeds) {
     const base::Status valid = Validate(request.sampling, model.runner->vocab_size());
     if (!valid) return valid.error();

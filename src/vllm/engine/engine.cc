@@ -16,12 +16,14 @@ LoopOptions LoopOptionsOf(const LoadedModel& model, const LoadOptions& options) 
   o.scheduler.max_model_len = options.max_model_len;
   o.scheduler.priority = options.scheduling_policy == "priority";
   o.scheduler.end_ids = model.eos_ids;
+  o.scheduler.whole_prompts = model.encoder;
   o.scheduler.recurrent = model.recurrent();
   o.scheduler.snapshots = model.snapshots;
   o.scheduler.snapshot_every = options.mamba_block_size;
   o.kv_blocks = model.kv_blocks;
   o.block_size = options.block_size;
-  o.prefix_caching = options.enable_prefix_caching;
+  // What stands before a token in an encoder says nothing without what stands behind it.
+  o.prefix_caching = options.enable_prefix_caching && !model.encoder;
   o.max_queue_size = options.max_queue_size;
   return o;
 }
@@ -57,8 +59,10 @@ EngineStats Engine::Stats() const { return loop_->Stats(); }
 const LoadOptions& Engine::options() const { return options_; }
 const text::Tokenizer* Engine::tokenizer() const { return model_->tokenizer.get(); }
 const text::ChatTemplate* Engine::chat_template() const { return model_->chat_template.get(); }
-int64_t Engine::vocabulary() const { return model_->runner->vocab_size(); }
+int64_t Engine::vocabulary() const { return model_->config.vocab_size; }
 Pooling Engine::pooling() const { return model_->pooling; }
+bool Engine::encoder() const { return model_->encoder; }
+int64_t Engine::classes() const { return model_->classes; }
 int64_t Engine::hidden_size() const { return model_->runner->hidden_size(); }
 const std::string& Engine::description() const { return model_->description; }
 const std::string& Engine::memory_summary() const { return model_->memory; }

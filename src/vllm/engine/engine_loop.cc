@@ -159,6 +159,7 @@ base::Status EngineLoop::Launch() {
     row.outputs = s.outputs;
     row.state_read = s.state_read;
     row.state_write = s.state_write;
+    row.first_segment = q.input->first_segment;
     if (s.start < q.size()) {
       row.tokens =
           std::span(q.tokens).subspan(static_cast<size_t>(s.start), static_cast<size_t>(s.count));

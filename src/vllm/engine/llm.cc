@@ -124,7 +124,8 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
                     .state_write = slot});
   }
   StepRunner& r = runner();
-  const base::Status launched = r.Launch(rows, {.logits = true, .hidden = false});
+  const base::Status launched =
+      r.Launch(rows, {.logits = !model_->encoder, .hidden = model_->encoder});
   if (!launched) return launched.error();
   const base::Result<StepResult*> result = r.Retire();
   if (!result) return result.error();

@@ -7,6 +7,7 @@
 #include "vllm/engine/loaded_model.h"
 #include "vllm/engine/memory_budget.h"
 #include "vllm/models/registry.h"
+#include "vllm/weights/family.h"
 #include "vt/ir/quant.h"
 
 namespace vllm::engine {
@@ -65,6 +66,8 @@ int64_t OwnLength(const weights::Config& config) {
 // Sequences in a step where nobody says how many.
 constexpr int64_t kSequences = 64;
 
+bool IsEncoder(const weights::Config& config) { return weights::FamilyOf(config).encoder; }
+
 base::Status SettleContext(LoadOptions& options, const weights::Config& config) {
   const int64_t own = OwnLength(config);
   if (options.max_model_len > own) {
@@ -77,6 +80,10 @@ base::Status SettleContext(LoadOptions& options, const weights::Config& config) 
   const int64_t most = options.max_num_seqs > 0 ? options.max_num_seqs : kSequences;
   options.max_num_batched_tokens =
       std::min(options.max_num_batched_tokens, options.max_model_len * most);
+  // A text goes through an encoder in one piece.
+  if (IsEncoder(config))
+    options.max_num_batched_tokens =
+        std::max(options.max_num_batched_tokens, options.max_model_len);
   return {};
 }
 
@@ -237,8 +244,9 @@ const vt::ir::StateGroup* RecurrentGroup(const vt::ir::Graph& graph) {
 // stay small.
 constexpr int64_t kScoredRows = 64;
 
-StepOptions StepsOf(const LoadOptions& o, bool use_graphs) {
+StepOptions StepsOf(const LoadOptions& o, bool encoder, bool use_graphs) {
   StepOptions s;
+  s.encoder = encoder;
   s.max_num_seqs = o.max_num_seqs;
   s.max_num_batched_tokens = o.max_num_batched_tokens;
   s.output_rows = std::max(o.max_num_seqs, o.score_prompts ? kScoredRows : 1);
@@ -294,11 +302,14 @@ base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
       {.dtype = CacheType(options, target),
        .block_size = options.block_size,
        .max_model_len = options.max_model_len,
-       .sampler = SamplerOf(config, options)});
-  const vt::ir::ValueId logits = (*build)(builder, {config, options.max_model_len});
-  const vt::ir::Builder::Sampled sampled = builder.Sample(logits);
-  base::Result<vt::ir::Graph> graph =
-      builder.Finish({logits, sampled.tokens, sampled.values, sampled.ids});
+       .sampler = IsEncoder(config) ? std::nullopt : std::optional(SamplerOf(config, options))});
+  const vt::ir::ValueId end = (*build)(builder, {config, options.max_model_len});
+  std::vector<vt::ir::ValueId> outputs = {end};  // hidden states, or logits
+  if (!IsEncoder(config)) {
+    const vt::ir::Builder::Sampled sampled = builder.Sample(end);
+    outputs.insert(outputs.end(), {sampled.tokens, sampled.values, sampled.ids});
+  }
+  base::Result<vt::ir::Graph> graph = builder.Finish(std::move(outputs));
   if (!graph) return graph.error().In(options.model);
   const base::Status used = CheckAllUsed(checkpoint, builder.used());
   if (!used) return used.error().In(options.model);
@@ -405,13 +416,16 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   const weights::Checkpoint& checkpoint = *opened->checkpoint;
   model->config = checkpoint.config();
   model->graph = std::move(opened->graph);
+  model->encoder = IsEncoder(model->config);
+  if (model->encoder && model->graph.hidden == vt::ir::kNone)
+    model->classes = model->graph.value(model->graph.outputs[0]).shape.back().count;
 
   if (const base::Status s = SettleSnapshots(options, *model); !s) return s.error();
   const WeightPlan laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
-  StepOptions steps = StepsOf(options, use_graphs);
+  StepOptions steps = StepsOf(options, model->encoder, use_graphs);
   StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
   budget.activations = plans.arena_bytes + plans.input_bytes;
   budget.max_num_seqs = options.max_num_seqs;
@@ -442,7 +456,8 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   model->tokenizer = std::move(text->tokenizer);
   model->chat_template = std::move(text->chat_template);
   model->eos_ids = EndIds(*model);
-  const base::Result<Pooling> pooling = LoadPooling(checkpoint, options.model);
+  const base::Result<Pooling> pooling =
+      LoadPooling(checkpoint, options.model, model->encoder ? Pooling::kFirst : Pooling::kLast);
   if (!pooling) return pooling.error();
   model->pooling = *pooling;
 

@@ -13,7 +13,8 @@ base::Error Unknown(const std::string& where, const std::string& what) {
                       what)};
 }
 
-base::Result<Pooling> OfGguf(const weights::GgufMetadata& metadata, const std::string& path) {
+base::Result<Pooling> OfGguf(const weights::GgufMetadata& metadata, const std::string& path,
+                             Pooling otherwise) {
   const base::Result<std::string_view> architecture = metadata.String("general.architecture", "");
   if (!architecture) return architecture.error();
   const std::string key = std::string(*architecture) + ".pooling_type";
@@ -21,6 +22,7 @@ base::Result<Pooling> OfGguf(const weights::GgufMetadata& metadata, const std::s
   if (!type) return type.error();
   switch (*type) {  // llama.cpp's numbers; 0: none is said
     case 0:
+      return otherwise;
     case 3:
       return Pooling::kLast;
     case 1:
@@ -34,14 +36,15 @@ base::Result<Pooling> OfGguf(const weights::GgufMetadata& metadata, const std::s
 
 }  // namespace
 
-base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const std::string& path) {
-  if (checkpoint.is_gguf()) return OfGguf(*checkpoint.gguf(), path);
+base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const std::string& path,
+                                  Pooling otherwise) {
+  if (checkpoint.is_gguf()) return OfGguf(*checkpoint.gguf(), path, otherwise);
   const std::string file = path + "/1_Pooling/config.json";
-  if (!base::os::FileExists(file)) return Pooling::kLast;
+  if (!base::os::FileExists(file)) return otherwise;
   const base::Result<boost::json::value> json = base::ParseJsonFile(file);
   if (!json) return json.error();
   if (!json->is_object()) return base::Error{base::Code::kCorrupt, file + " is not an object"};
-  Pooling pooling = Pooling::kLast;
+  Pooling pooling = otherwise;
   int modes = 0;
   for (const auto& [key, value] : json->get_object()) {
     if (key.find("pooling_mode_") != 0 || !value.is_bool() || !value.get_bool()) continue;
@@ -50,7 +53,9 @@ base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const s
       pooling = Pooling::kMean;
     } else if (key == "pooling_mode_cls_token") {
       pooling = Pooling::kFirst;
-    } else if (key != "pooling_mode_lasttoken") {
+    } else if (key == "pooling_mode_lasttoken") {
+      pooling = Pooling::kLast;
+    } else {
       return Unknown(file, std::string(key));
     }
   }

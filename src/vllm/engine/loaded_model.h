@@ -31,7 +31,9 @@ base::Result<TextParts> LoadText(const std::string& path, const std::string& tem
 
 // What sentence-transformers' 1_Pooling/config.json beside the model, or a GGUF file's
 // pooling_type, says. Errors: kUnsupported for a pooling that is not one of ours.
-base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const std::string& path);
+// Where they say nothing, `otherwise`.
+base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const std::string& path,
+                                  Pooling otherwise);
 
 struct LoadedModel {
   vt::DeviceRegistry registry;
@@ -45,6 +47,8 @@ struct LoadedModel {
   std::unique_ptr<text::ChatTemplate> chat_template;
   std::vector<int32_t> eos_ids;
   Pooling pooling = Pooling::kLast;
+  bool encoder = false;     // its graph ends in hidden states, or in `classes` scores
+  int64_t classes = 0;
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
   int64_t kv_blocks = 0;

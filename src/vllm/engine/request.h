@@ -16,7 +16,7 @@ namespace vllm::engine {
 using RequestId = uint64_t;  // unique while the engine lives; 0 is none
 
 // Which hidden states make an embedding: the last token's (causal models: it has seen all), the
-// mean over the prompt, or the first token's.
+// mean over the prompt, or the first token's. Of an encoder with a head for classes its scores.
 enum class Pooling : uint8_t { kLast, kMean, kFirst };
 
 struct Request {
@@ -28,6 +28,8 @@ struct Request {
   std::string cache_salt = {};       // requests share cached prefixes only with the same salt
   double timeout_seconds = 0;        // after submission; 0: none
   Pooling pooling = Pooling::kLast;  // of kEmbed
+  // Of a pair for an encoder: tokens of the first text, segment 0; the others are of segment 1.
+  int64_t first_segment = INT64_MAX;
 
   bool embeds() const { return kind == Kind::kEmbed; }
   int32_t choices() const { return embeds() ? 1 : sampling.n; }

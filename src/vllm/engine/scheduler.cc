@@ -84,6 +84,7 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   const bool all = s.embeds() ? s.means() : WantsScores(s);
   if (all) n = std::min(n, rows);
   if (snapshots_.count() > 0) n = std::min(n, UntilSnapshot(s));
+  if (options_.whole_prompts && n < s.known() - s.computed) return 0;
   return n;
 }
 
@@ -131,14 +132,19 @@ void Scheduler::Put(Sequence& s, int64_t count, bool admitted, ScheduledStep& st
   Scheduled row{&s, s.computed, count};
   const bool last = s.computed + count == s.known();
   if (s.embeds()) {
-    row.outputs = s.means() ? Outputs::kAll : last ? Outputs::kLast : Outputs::kNone;
+    // Of a causal model the first token's prompt ends with it (admission.cc).
+    const bool first = options_.whole_prompts && s.input->pooling == Pooling::kFirst;
+    row.outputs = s.means() ? Outputs::kAll
+                  : first   ? Outputs::kFirst
+                  : last    ? Outputs::kLast
+                            : Outputs::kNone;
   } else {
     row.samples = last;
     row.outputs = WantsScores(s) ? Outputs::kAll : last ? Outputs::kLast : Outputs::kNone;
   }
   row.admitted = admitted;
   step.tokens += count;
-  step.outputs += row.outputs == Outputs::kAll ? count : row.outputs == Outputs::kLast ? 1 : 0;
+  step.outputs += row.OutputRows();
   s.computed += count;
   s.step = steps_;
   ++s.in_flight;
@@ -294,8 +300,7 @@ void Scheduler::TakeHidden(const Scheduled& row, const StepResult& result,
   const size_t width = result.values.size() / static_cast<size_t>(result.outputs);
   Sequence& s = *row.sequence;
   s.embedding.resize(width);
-  const int64_t rows = row.outputs == Outputs::kAll ? row.count : 1;
-  for (int64_t r = first_row; r < first_row + rows; ++r) {
+  for (int64_t r = first_row; r < first_row + row.OutputRows(); ++r) {
     const float* values = result.values.data() + static_cast<size_t>(r) * width;
     for (size_t i = 0; i < width; ++i) s.embedding[i] += values[i];
   }
@@ -318,7 +323,7 @@ void Scheduler::Retire(const ScheduledStep& step, const StepResult& result, doub
   for (const Scheduled& row : step.rows) {
     Sequence& s = *row.sequence;
     const int64_t first_row = output_row;
-    output_row += row.outputs == Outputs::kAll ? row.count : row.outputs == Outputs::kLast ? 1 : 0;
+    output_row += row.OutputRows();
     --s.in_flight;
     if (row.samples) --s.pending;
     snapshots_.Release(row.state_read);

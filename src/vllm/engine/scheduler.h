@@ -28,6 +28,8 @@ struct SchedulerOptions {
   int64_t max_model_len = 0;
   bool priority = false;  // by Request::priority; else first come, first served
   std::vector<int32_t> end_ids = {};
+  // Of encoders, whose tokens see those after them: a prompt is computed in one step.
+  bool whole_prompts = false;
   // Of models with recurrent layers. A running sequence has the recurrent slot of its sampler
   // slot's number; those from max_num_seqs on are snapshots, without which no prefix is found.
   bool recurrent = false;
@@ -72,6 +74,7 @@ struct Sequence {
 
   double arrival = 0, admitted = 0, first_token = 0, last_token = 0;  // seconds; 0: not yet
 
+  // Which rows of its prompt's hidden states are wanted: of all, or of the end.
   bool means() const { return input->pooling == Pooling::kMean; }
   bool embeds() const { return input->embeds(); }
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
@@ -87,6 +90,11 @@ struct Scheduled {
   bool samples = false;                       // the last of its tokens is followed by a draw
   bool admitted = false;                      // its sampler slot must be written first
   int32_t state_read = -1, state_write = -1;  // recurrent slots
+
+  int64_t OutputRows() const {
+    if (outputs == StepRow::Outputs::kNone) return 0;
+    return outputs == StepRow::Outputs::kAll ? count : 1;
+  }
 };
 
 struct ScheduledStep {

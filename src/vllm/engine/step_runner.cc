@@ -18,7 +18,7 @@ bool Holds(const Bucket& bucket, const Bucket& step) {
 
 int64_t OutputsOf(const StepRow& row) {
   if (row.outputs == StepRow::Outputs::kNone) return 0;
-  return row.outputs == StepRow::Outputs::kLast ? 1 : static_cast<int64_t>(row.tokens.size());
+  return row.outputs == StepRow::Outputs::kAll ? static_cast<int64_t>(row.tokens.size()) : 1;
 }
 
 Bucket Count(std::span<const StepRow> rows) {
@@ -61,6 +61,11 @@ StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
   };
   const int64_t tokens = std::max(o.max_num_batched_tokens, o.max_num_seqs);
   const int64_t outputs = std::max(o.output_rows, o.max_num_seqs);
+  if (o.encoder) {  // of every token may be wanted
+    for (const int64_t n : Sizes(o.mixed_sizes, tokens))
+      add(graph, {n, std::min(n, o.max_num_seqs), n}, true);
+    return out;
+  }
   for (const int64_t n : Sizes(o.decode_sizes, o.max_num_seqs)) add(graph, {n, n, n}, false);
   for (const int64_t n : Sizes(o.mixed_sizes, tokens)) {
     add(graph, {n, std::min(n, o.max_num_seqs), std::min(n, outputs)}, false);
@@ -130,6 +135,8 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
   r->vocab_ = graph.value(graph.outputs.front()).shape.back().count;
   if (graph.hidden != vt::ir::kNone) {
     r->hidden_size_ = graph.value(graph.hidden).shape.back().count;
+  } else if (options.encoder) {
+    r->hidden_size_ = r->vocab_;
   }
   base::Result<void*> arena = r->Own(plans.arena_bytes);
   if (!arena) return arena.error().In("activations");
@@ -170,6 +177,7 @@ base::Status StepRunner::Compile(StepPlans plans) {
     c.tables_begin = layout.bytes();
     c.why_eager = c.hidden ? Eager::kHiddenStates : Eager::kNoGraphs;
     c.ids = layout.OffsetOf(vt::ir::kTokenIds);
+    c.types = layout.OffsetOf(vt::ir::kTokenTypes);
     c.positions = layout.OffsetOf(vt::ir::kPositions);
     c.query_start = layout.OffsetOf(vt::ir::kQueryStart);
     c.seq_lens = layout.OffsetOf(vt::ir::kSeqLens);
@@ -208,7 +216,7 @@ base::Status StepRunner::Warm(const StepOptions& options) {
     if (f.packed != nullptr) done = Send(c, f.packed);
     if (done) done = c.executable->Run(*queue_);
     if (done) done = backend_.Synchronize(*queue_);
-    if (done && options.use_graphs && !c.hidden) {
+    if (done && options.use_graphs && (!c.hidden || options.encoder)) {
       const base::Status captured = Capture(c);
       if (captured) {
         ++counters_.captured;
@@ -311,6 +319,7 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     return offset < 0 ? nullptr : reinterpret_cast<int32_t*>(packed + offset);
   };
   int32_t* ids = field(c.ids);
+  int32_t* types = field(c.types);
   int32_t* positions = field(c.positions);
   int32_t* query_start = field(c.query_start);
   int32_t* seq_lens = field(c.seq_lens);
@@ -328,6 +337,9 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     if (state_read != nullptr) state_read[r] = row.state_read;
     if (state_write != nullptr) state_write[r] = row.state_write;
     if (ids != nullptr) std::copy(row.tokens.begin(), row.tokens.end(), ids + token);
+    if (types != nullptr) {
+      for (int64_t i = 0; i < n; ++i) types[token + i] = row.start + i < row.first_segment ? 0 : 1;
+    }
     if (positions != nullptr) {
       for (int64_t i = 0; i < n; ++i) positions[token + i] = static_cast<int32_t>(row.start + i);
     }
@@ -352,8 +364,10 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
       }
     }
     const int64_t wanted = OutputsOf(row);
+    const bool first = row.outputs == StepRow::Outputs::kFirst;
     for (int64_t i = n - wanted; i < n; ++i, ++output) {
-      if (output_rows != nullptr) output_rows[output] = static_cast<int32_t>(token + i);
+      if (output_rows != nullptr)
+        output_rows[output] = static_cast<int32_t>(token + (first ? 0 : i));
       if (sampling == nullptr) continue;
       vt::ir::SamplingRow params = row.sampling != nullptr ? *row.sampling : vt::ir::SamplingRow{};
       const auto scored = static_cast<size_t>(i - (n - wanted));
@@ -368,7 +382,9 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
   // Padding: rows that write nothing, see nothing, have no state and choose greedily.
   const Bucket& b = c.bucket;
   if (ids != nullptr) std::fill(ids + token, ids + b.tokens, 0);
-  if (positions != nullptr) std::fill(positions + token, positions + b.tokens, 0);
+  for (int32_t* p : {types, positions}) {
+    if (p != nullptr) std::fill(p + token, p + b.tokens, 0);
+  }
   if (query_start != nullptr) {
     std::fill(query_start + step.requests, query_start + b.requests + 1, header.tokens);
   }

@@ -30,7 +30,7 @@ struct StepRow {
   // Names a table that only grows from step to step, so that what stands in the input buffer
   // already isn't copied again; 0: another one each time.
   uint64_t table = 0;
-  enum class Outputs : uint8_t { kNone, kLast, kAll } outputs = Outputs::kLast;
+  enum class Outputs : uint8_t { kNone, kLast, kAll, kFirst } outputs = Outputs::kLast;
   const vt::ir::SamplingRow* sampling = nullptr;  // of the last token; nullptr: greedy
   // Of kAll: the token whose log-probability is wanted after each of `tokens`, which is the
   // prompt's next; shorter by one when the last is to be sampled.
@@ -38,6 +38,7 @@ struct StepRow {
   // Recurrent slots: of the state before `tokens` (-1: it is zero), and where the state after them
   // goes. No other row of the step may have this state_write as either.
   int32_t state_read = -1, state_write = -1;
+  int64_t first_segment = INT64_MAX;  // see Request
 };
 
 // Output rows, in the order of the step's rows.
@@ -46,7 +47,7 @@ struct StepResult {
   std::vector<int32_t> tokens;    // [outputs]: sampled, or scored
   std::vector<float> logprobs;    // [outputs, kLogprobValues] where a row asked for any; else empty
   std::vector<int32_t> best_ids;  // [outputs, kBestTokens], likewise
-  std::vector<float> values;      // of kHidden and LaunchOptions::logits: [outputs, width]
+  std::vector<float> values;      // of LaunchOptions::hidden and ::logits: [outputs, width]
 };
 
 // What a plan of all buckets needs, known before anything is allocated.
@@ -67,6 +68,7 @@ struct StepOptions {
   std::vector<int64_t> decode_sizes;  // requests of captured decode steps; empty: the largest alone
   std::vector<int64_t> mixed_sizes;   // tokens of captured mixed steps; the largest always exists
   bool hidden = false;                // also compile steps that end in hidden states
+  bool encoder = false;               // whose graph ends in them, and has no other steps
   bool use_graphs = false;            // capture
   std::function<void(const std::string&)> warn;  // hears of captures that failed
   int64_t block_size = 16;
@@ -93,8 +95,8 @@ class StepRunner {
     std::array<int64_t, kEagerNames.size()> eager{};  // by Eager
   };
 
-  // `graph`'s outputs are logits [O, V], tokens [O], log-probabilities and best ids. `weights` must
-  // outlive the runner.
+  // `graph`'s outputs are logits [O, V], tokens [O], log-probabilities and best ids; of an encoder
+  // hidden states alone. `weights` must outlive the runner.
   static base::Result<std::unique_ptr<StepRunner>> Create(
       vt::Backend& backend, const vt::ir::Graph& graph, StepPlans plans,
       std::map<std::string, vt::DeviceWeight> weights, const StepOptions& options);
@@ -139,7 +141,8 @@ class StepRunner {
     std::unique_ptr<vt::Executable> executable;
     vt::GraphHandle graph = 0;
     Eager why_eager = Eager::kNoGraphs;
-    int64_t ids = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1, sampling = -1;
+    int64_t ids = -1, types = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1,
+            sampling = -1;
     int64_t state_read = -1, state_write = -1;
     struct Group {
       int64_t slots = -1, table = -1, width = 0;

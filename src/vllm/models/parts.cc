@@ -1,5 +1,7 @@
 #include "vllm/models/parts.h"
 
+#include <cmath>
+
 #include "base/strings.h"
 
 namespace vllm::models {
@@ -15,6 +17,34 @@ vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
   if (attrs) return *attrs;
   b.Fail(attrs.error().message);
   return {};
+}
+
+ValueId SelfAttention(vt::ir::Builder& b, const weights::Config& c, int64_t layer,
+                      const std::string& prefix, ValueId x, const AttentionParts& parts) {
+  const int64_t hd = c.head_dim;
+  const auto project = [&](const char* name, const char* norm, int64_t heads) {
+    ValueId v = b.Linear(x, prefix + name, heads * hd, parts.qkv_bias);
+    const std::string weight = prefix + norm + ".weight";
+    const bool normed = *norm != 0;
+    if (normed && parts.norm == AttentionParts::Norm::kWhole)
+      v = b.RmsNorm(v, weight, c.rms_norm_eps, c.norm_weight_offset);
+    v = b.Heads(v, heads, hd);
+    if (normed && parts.norm == AttentionParts::Norm::kHeads)
+      v = b.RmsNorm(v, weight, c.rms_norm_eps, c.norm_weight_offset);
+    return normed && parts.rope != nullptr ? b.Rope(v, *parts.rope) : v;
+  };
+  const ValueId q = project("q_proj", "q_norm", c.num_heads);
+  const ValueId k = project("k_proj", "k_norm", c.num_kv_heads);
+  const ValueId v = project("v_proj", "", c.num_kv_heads);
+  const vt::ir::AttentionAttrs attention = {
+      .heads = c.num_heads,
+      .kv_heads = c.num_kv_heads,
+      .head_dim = hd,
+      .scale = parts.scale > 0 ? parts.scale : 1 / std::sqrt(static_cast<float>(hd)),
+      .softcap = c.attn_logit_softcapping,
+      .window = c.WindowOf(layer)};
+  const ValueId a = b.Attention(q, k, v, attention, prefix.substr(0, prefix.size() - 1));
+  return b.Linear(a, prefix + "o_proj", c.hidden_size, parts.out_bias);
 }
 
 ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, ValueId x) {
@@ -38,13 +68,20 @@ Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c) {
 
 namespace {
 
-// The weighted sum of a token's experts, and the shared expert, which has a gate of its own.
+// The weighted sum of a token's experts, and the shared expert, which may have a gate of its own.
 ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
                   ValueId x) {
   const weights::Experts& e = c.experts;
   const vt::ir::Builder::Routed routed =
       b.Router(b.Linear(x, prefix + "gate", e.count),
-               {.top_k = e.per_token, .normalise = e.normalise}, prefix + "router");
+               {.top_k = e.per_token,
+                .sigmoid = e.sigmoid,
+                .normalise = e.normalise,
+                .scale = static_cast<float>(e.scale),
+                .groups = e.groups,
+                .top_groups = e.top_groups,
+                .bias = e.bias},
+               prefix + "router", e.bias ? prefix + "gate.e_score_correction_bias" : "");
   const std::string p = prefix + "experts.";
   const ValueId gate =
       b.GroupedLinear(x, routed.ids, p + "gate_proj", e.count, e.intermediate_size);
@@ -54,6 +91,7 @@ ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::strin
   const ValueId sum = b.ExpertSum(down, routed.weights);
   if (e.shared_intermediate_size == 0) return sum;
   const ValueId shared = GatedMlp(b, c, prefix + "shared_expert.", x, e.shared_intermediate_size);
+  if (!e.shared_gate) return b.Add(sum, shared);
   const ValueId share = b.Act(b.Linear(x, prefix + "shared_expert_gate", 1), Activation::kSigmoid);
   return b.Add(sum, b.ScaleRows(shared, share));
 }

@@ -16,6 +16,21 @@ vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
 // The configuration's hidden_act; one that is not implemented fails the build.
 vt::ir::Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c);
 
+// What differs between families in attention that is otherwise the common one.
+struct AttentionParts {
+  const vt::ir::RopeAttrs* rope = nullptr;  // null: this layer doesn't rotate
+  bool qkv_bias = false, out_bias = false;
+  // Queries and keys are normed by "q_norm" and "k_norm": each head's, or all heads' as one row.
+  enum class Norm : uint8_t { kNone, kHeads, kWhole } norm = Norm::kNone;
+  float scale = 0;  // of scores; 0: 1 / sqrt(head_dim)
+};
+
+// q_proj, k_proj and v_proj of `x`, attention with the layer's window, and o_proj; names
+// "<prefix>q_proj" and so on, where `prefix` ends in "self_attn.".
+vt::ir::ValueId SelfAttention(vt::ir::Builder& b, const weights::Config& c, int64_t layer,
+                              const std::string& prefix, vt::ir::ValueId x,
+                              const AttentionParts& parts);
+
 // lm_head where the checkpoint has one; else the embedding, unless the configuration says that they
 // are not tied.
 vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x);

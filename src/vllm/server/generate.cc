@@ -232,6 +232,10 @@ void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
   if (const auto* e = std::get_if<ApiError>(&parsed)) return reply->Error(*e);
   const EmbeddingRequest& r = std::get<EmbeddingRequest>(parsed);
   if (const std::optional<ApiError> e = WrongModel(r.model)) return reply->Error(*e);
+  if (model_->classes() > 0) {
+    return reply->Error(
+        {.message = "this model scores texts and makes no vectors: ask it for /v1/score"});
+  }
   std::vector<engine::Request> requests;
   std::vector<size_t> tokens;
   for (const Prompt& input : r.inputs) {

@@ -116,6 +116,40 @@ Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body) {
   });
 }
 
+Parsed<ScoreRequest> ParseScore(std::string_view body) {
+  return ParseAs<ScoreRequest>(body, ScoreFields(), [](Fields& f, ScoreRequest& r) {
+    f.String("model", &r.model, 1024);
+    for (const auto& [name, out] : {std::pair{"text_1", &r.first}, {"text_2", &r.second}}) {
+      if (!f.Has(name)) f.Fail(name, "is missing");
+      f.Strings(name, out, kMaxPrompts, size_t{16} << 20, true);
+      if (out->empty()) f.Fail(name, "must not be empty");
+    }
+    if (r.first.size() != 1 && r.first.size() != r.second.size()) {
+      f.Fail("text_1", fmt::format("has {} texts, text_2 {}: give one for all, or one for each",
+                                   r.first.size(), r.second.size()));
+    }
+    f.Int("priority", &r.priority);
+  });
+}
+
+Parsed<ScoreRequest> ParseRerank(std::string_view body) {
+  return ParseAs<ScoreRequest>(body, RerankFields(), [](Fields& f, ScoreRequest& r) {
+    r.rerank = true;
+    f.String("model", &r.model, 1024);
+    std::string query;
+    f.String("query", &query, size_t{16} << 20);
+    if (query.empty()) f.Fail("query", f.Has("query") ? "must not be empty" : "is missing");
+    r.first.push_back(std::move(query));
+    if (!f.Has("documents")) f.Fail("documents", "is missing");
+    f.Strings("documents", &r.second, kMaxPrompts, size_t{16} << 20);
+    if (r.second.empty()) f.Fail("documents", "must not be empty");
+    int64_t top = 0;
+    f.Int("top_n", &top, 0);
+    r.top_n = static_cast<size_t>(top);
+    f.Int("priority", &r.priority);
+  });
+}
+
 Parsed<TokenizeRequest> ParseTokenize(std::string_view body) {
   return ParseAs<TokenizeRequest>(body, TokenizeFields(), [](Fields& f, TokenizeRequest& r) {
     f.String("model", &r.model, 1024);

@@ -68,6 +68,15 @@ struct EmbeddingRequest {
   int32_t priority = 0;
 };
 
+// Of /v1/score: pairs of texts. Of /v1/rerank: a query (all firsts are it) with documents.
+struct ScoreRequest {
+  std::string model;
+  std::vector<std::string> first, second;  // one of first for all, or one for each
+  bool rerank = false;
+  size_t top_n = 0;  // of rerank: so many of the best; 0: all
+  int32_t priority = 0;
+};
+
 struct TokenizeRequest {
   std::string model;
   std::optional<std::string> prompt;  // else the conversation
@@ -86,6 +95,8 @@ struct DetokenizeRequest {
 Parsed<ChatRequest> ParseChat(std::string_view body);
 Parsed<CompletionRequest> ParseCompletion(std::string_view body);
 Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body);
+Parsed<ScoreRequest> ParseScore(std::string_view body);
+Parsed<ScoreRequest> ParseRerank(std::string_view body);
 Parsed<TokenizeRequest> ParseTokenize(std::string_view body);
 Parsed<DetokenizeRequest> ParseDetokenize(std::string_view body);
 

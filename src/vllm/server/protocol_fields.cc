@@ -125,6 +125,33 @@ constexpr Field kEmbedding[] = {
     {"truncate_prompt_tokens", "-1", "shorten the input before sending it"},
 };
 
+constexpr std::string_view kShorten = "shorten the texts before sending them";
+constexpr Field kScore[] = {
+    {"model"},
+    {"text_1"},
+    {"text_2"},
+    {"priority"},
+    {"user", "<string>"},
+    {"encoding_format", R"("float")", "scores are numbers"},
+    {"activation", "true", "scores are the model's own"},
+    {"softmax", "true", "scores are the model's own"},
+    {"truncate_prompt_tokens", "-1", kShorten},
+    {"mm_processor_kwargs", "null", "the served model takes text alone"},
+};
+constexpr Field kRerank[] = {
+    {"model"},
+    {"query"},
+    {"documents"},
+    {"top_n"},
+    {"priority"},
+    {"user", "<string>"},
+    {"return_documents", "<any>"},
+    {"max_tokens_per_doc", "null", kShorten},
+    {"activation", "true", "scores are the model's own"},
+    {"truncate_prompt_tokens", "-1", kShorten},
+    {"mm_processor_kwargs", "null", "the served model takes text alone"},
+};
+
 constexpr Field kTokenize[] = {
     {"model"},
     {"prompt"},
@@ -182,6 +209,8 @@ constexpr auto kAllCompletion = Join(kShared, kCompletion);
 std::span<const Field> ChatFields() { return kAllChat.fields; }
 std::span<const Field> CompletionFields() { return kAllCompletion.fields; }
 std::span<const Field> EmbeddingFields() { return kEmbedding; }
+std::span<const Field> ScoreFields() { return kScore; }
+std::span<const Field> RerankFields() { return kRerank; }
 std::span<const Field> TokenizeFields() { return kTokenize; }
 std::span<const Field> DetokenizeFields() { return kDetokenize; }
 std::span<const Field> StreamOptionFields() { return kStreamOptions; }

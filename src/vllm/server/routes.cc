@@ -15,6 +15,8 @@ enum class Route {
   kChat,
   kCompletions,
   kEmbeddings,
+  kScore,
+  kRerank,
   kTokenize,
   kDetokenize,
   kModels,
@@ -35,6 +37,11 @@ constexpr RouteEntry kRoutes[] = {
     {"/v1/chat/completions", Route::kChat, true, false},
     {"/v1/completions", Route::kCompletions, true, false},
     {"/v1/embeddings", Route::kEmbeddings, true, false},
+    {"/v1/score", Route::kScore, true, false},
+    {"/score", Route::kScore, true, false},
+    {"/v1/rerank", Route::kRerank, true, false},
+    {"/v2/rerank", Route::kRerank, true, false},
+    {"/rerank", Route::kRerank, true, false},
     {"/tokenize", Route::kTokenize, true, false},
     {"/detokenize", Route::kDetokenize, true, false},
     {"/v1/models", Route::kModels, false, false},
@@ -209,6 +216,10 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
   }
   if (const std::optional<ApiError> e = NotReady()) return reply->Error(*e);
   if (entry->route == Route::kModels) return Models(reply);
+  if (model_->encoder() && (entry->route == Route::kChat || entry->route == Route::kCompletions)) {
+    return reply->Error({.message = "this model is an encoder and writes no text: ask it for "
+                                    "/v1/embeddings, /v1/score or /v1/rerank"});
+  }
   if (const std::optional<ApiError> e = CheckContentType(request)) return reply->Error(*e);
   if (const std::optional<ApiError> e = CheckContentEncoding(request)) return reply->Error(*e);
   const auto prepare = [this, reply, route = entry->route] {
@@ -220,6 +231,9 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
           return Completions(reply);
         case Route::kEmbeddings:
           return Embeddings(reply);
+        case Route::kScore:
+        case Route::kRerank:
+          return Score(reply, route == Route::kRerank);
         case Route::kTokenize:
           return Tokenize(reply);
         default:

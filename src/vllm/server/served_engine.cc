@@ -24,6 +24,8 @@ class ServedEngine : public ServedModel {
   int64_t vocabulary() const override { return engine_.vocabulary(); }
   std::string description() const override { return engine_.description(); }
   engine::Pooling pooling() const override { return engine_.pooling(); }
+  bool encoder() const override { return engine_.encoder(); }
+  int64_t classes() const override { return engine_.classes(); }
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                   bool add_special_tokens) const override {
     return engine_.EncodePrompt(text, add_special_tokens);

@@ -36,7 +36,10 @@ class ServedModel {
   virtual int64_t max_model_len() const = 0;
   virtual int64_t vocabulary() const = 0;
   virtual std::string description() const = 0;
-  virtual engine::Pooling pooling() const = 0;  // of embeddings
+  virtual engine::Pooling pooling() const = 0;    // of embeddings
+  virtual bool encoder() const { return false; }  // gives no text
+  // Of an encoder that scores texts in place of embedding them; 0: none.
+  virtual int64_t classes() const { return 0; }
 
   virtual base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                           bool add_special_tokens) const = 0;

@@ -42,6 +42,7 @@ struct ServiceOptions {
   int prepare_threads = 2;
   int output_threads = 1;
   size_t max_waiting_bytes = size_t{256} << 20;  // of bodies that no thread has begun to read
+  std::function<void()> on_engine_death = {};    // called on the engine's thread
 };
 
 class Service : public engine::OutputSink {
@@ -90,6 +91,7 @@ class Service : public engine::OutputSink {
   void Chat(const std::shared_ptr<Reply>& reply);
   void Completions(const std::shared_ptr<Reply>& reply);
   void Embeddings(const std::shared_ptr<Reply>& reply);
+  void Score(const std::shared_ptr<Reply>& reply, bool rerank);
   void Tokenize(const std::shared_ptr<Reply>& reply);
   void Detokenize(const std::shared_ptr<Reply>& reply);
   void Models(const std::shared_ptr<Reply>& reply) const;

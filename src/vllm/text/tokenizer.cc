@@ -165,6 +165,22 @@ base::Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
   return ids;
 }
 
+base::Result<Tokenizer::Pair> Tokenizer::EncodePair(std::string_view first,
+                                                    std::string_view second) const {
+  if (!parts_->pair) {
+    return base::Error{base::Code::kUnsupported,
+                       "this tokenizer has no template for a pair of texts"};
+  }
+  const PairTemplate& t = *parts_->pair;
+  Pair out{t.before, INT64_MAX};
+  if (auto s = parts_->Encode(first, nullptr, &out.ids); !s.ok()) return s.error();
+  out.ids.insert(out.ids.end(), t.between.begin(), t.between.end());
+  if (t.segments) out.first_segment = static_cast<int64_t>(out.ids.size());
+  if (auto s = parts_->Encode(second, nullptr, &out.ids); !s.ok()) return s.error();
+  out.ids.insert(out.ids.end(), t.after.begin(), t.after.end());
+  return out;
+}
+
 base::Result<std::vector<int32_t>> Tokenizer::EncodeSegments(std::span<const Segment> segments,
                                                              bool add_special_tokens) const {
   std::string text;

@@ -72,6 +72,14 @@ class Tokenizer {
   base::Result<std::vector<int32_t>> Encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
 
+  // Two texts as one, as models that compare them want. Errors: also kUnsupported where the
+  // tokenizer has no template for it.
+  struct Pair {
+    std::vector<int32_t> ids;
+    int64_t first_segment;  // so many tokens are of segment 0, the others of segment 1
+  };
+  base::Result<Pair> EncodePair(std::string_view first, std::string_view second) const;
+
   // As Encode of the concatenated texts, but control tokens are recognised only inside runs of
   // segments with parse_special, so a message's content cannot forge them. Neighbouring segments
   // are tokenised as one text.

@@ -46,6 +46,12 @@ class Loader {
   base::Result<int32_t> UnkId(const json::object& model);
   base::Status LoadAddedTokens(const json::object& root);
   base::Status LoadTemplate(const json::value& post);
+  struct TemplateItem {
+    int32_t id;    // of a token, or one of the texts
+    bool segment;  // 1
+  };
+  static constexpr int32_t kTextA = -1, kTextB = -2;
+  base::Result<std::vector<TemplateItem>> ReadTemplate(const json::object& o, const char* key);
   base::Status LoadTemplateProcessing(const json::object& o);
   base::Result<int32_t> PairId(const json::object& o, const char* key);
 
@@ -233,23 +239,24 @@ base::Result<int32_t> Loader::PairId(const json::object& o, const char* key) {
   return Corrupt(fmt::format("post_processor: \"{}\" is not [token, id] of the vocab", key));
 }
 
-base::Status Loader::LoadTemplateProcessing(const json::object& o) {
-  auto single = ArrayField(o, "single", "post_processor");
-  if (!single.ok()) return single.error();
+base::Result<std::vector<Loader::TemplateItem>> Loader::ReadTemplate(const json::object& o,
+                                                                     const char* key) {
+  auto list = ArrayField(o, key, "post_processor");
+  if (!list.ok()) return list.error();
   const json::value* specials = o.if_contains("special_tokens");
-  std::vector<int32_t> before, after;
-  bool seen = false;
-  for (const json::value& item : **single) {
-    if (!item.is_object() || item.get_object().size() != 1)
-      return Corrupt("post_processor: \"single\" is malformed");
+  const base::Error malformed = Corrupt(fmt::format("post_processor: \"{}\" is malformed", key));
+  std::vector<TemplateItem> items;
+  for (const json::value& item : **list) {
+    if (!item.is_object() || item.get_object().size() != 1) return malformed;
     const auto& field = *item.get_object().begin();
-    if (!field.value().is_object()) return Corrupt("post_processor: \"single\" is malformed");
+    if (!field.value().is_object()) return malformed;
     auto id = base::JsonString(field.value().get_object(), "id", "");
     if (!id.ok()) return id.error().In("post_processor");
+    auto type = base::JsonInt(field.value().get_object(), "type_id", 0);
+    if (!type.ok()) return type.error().In("post_processor");
     if (field.key() == "Sequence") {
-      if (*id != "A" || seen)
-        return Unsupported("post_processor: \"single\" is more than one sequence A");
-      seen = true;
+      if (*id != "A" && *id != "B") return malformed;
+      items.push_back({*id == "A" ? kTextA : kTextB, *type != 0});
       continue;
     }
     const json::value* entry = specials != nullptr && specials->is_object()
@@ -266,7 +273,25 @@ base::Status Loader::LoadTemplateProcessing(const json::object& o) {
         return Corrupt(fmt::format("post_processor: the ids of \"{}\" are not in the vocab",
                                    base::Printable(*id)));
       }
-      (seen ? after : before).push_back(static_cast<int32_t>(v.get_int64()));
+      items.push_back({static_cast<int32_t>(v.get_int64()), *type != 0});
+    }
+  }
+  if (items.size() > 1024) return Corrupt("post_processor adds more than 1024 tokens");
+  return items;
+}
+
+base::Status Loader::LoadTemplateProcessing(const json::object& o) {
+  auto single = ReadTemplate(o, "single");
+  if (!single.ok()) return single.error();
+  std::vector<int32_t> before, after;
+  bool seen = false;
+  for (const TemplateItem& item : *single) {
+    if (item.id == kTextB || (item.id == kTextA && seen))
+      return Unsupported("post_processor: \"single\" is more than one sequence A");
+    if (item.id == kTextA) {
+      seen = true;
+    } else {
+      (seen ? after : before).push_back(item.id);
     }
   }
   // In a Sequence of post-processors a later one goes around what an earlier one made.
@@ -274,6 +299,23 @@ base::Status Loader::LoadTemplateProcessing(const json::object& o) {
   p_.suffix.insert(p_.suffix.end(), after.begin(), after.end());
   if (p_.prefix.size() + p_.suffix.size() > 1024)
     return Corrupt("post_processor adds more than 1024 tokens");
+  if (IsNull(o, "pair")) return {};
+  auto pair = ReadTemplate(o, "pair");
+  if (!pair.ok()) return pair.error();
+  // Text A once, then text B once, and segments in this order; others' pairs are not offered.
+  PairTemplate t;
+  int texts = 0;
+  bool good = true;
+  for (const TemplateItem& item : *pair) {
+    if (item.id < 0) {
+      good &= item.id == (texts == 0 ? kTextA : kTextB) && texts < 2;
+      if (++texts == 2) t.segments = item.segment;
+    } else {
+      (texts == 0 ? t.before : texts == 1 ? t.between : t.after).push_back(item.id);
+    }
+    good &= item.segment == (texts == 2 && t.segments);
+  }
+  if (good && texts == 2) p_.pair = std::move(t);
   return {};
 }
 
@@ -292,6 +334,9 @@ base::Status Loader::LoadTemplate(const json::value& post) {
     if (!sep.ok()) return sep.error();
     p_.prefix.insert(p_.prefix.begin(), *cls);
     p_.suffix.push_back(*sep);
+    const bool bert = *type == "BertProcessing";
+    p_.pair = PairTemplate{{*cls}, {*sep}, {*sep}, bert};
+    if (!bert) p_.pair->between.push_back(*sep);
     return {};
   }
   if (*type == "Sequence") {

@@ -37,6 +37,12 @@ class StatePool {
   std::vector<std::unique_ptr<EncodeState>> free_;
 };
 
+// What stands around two texts.
+struct PairTemplate {
+  std::vector<int32_t> before, between, after;
+  bool segments = false;  // the second text and what follows it are of segment 1
+};
+
 struct TokenizerParts {
   Vocab vocab;
   std::vector<uint8_t> special;  // by id
@@ -46,6 +52,7 @@ struct TokenizerParts {
   PreTokenizers pre_tokenizers;
   std::unique_ptr<Model> model;
   std::vector<int32_t> prefix, suffix;  // of the template
+  std::optional<PairTemplate> pair;
   DecoderSteps decoder;
   std::optional<int32_t> bos, eos, pad, unk;
   mutable StatePool pool;
