@@ -22,7 +22,7 @@ void Check(const vllm::server::Parsed<T>& parsed) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 5) {
+  switch (data[0] % 7) {
     case 0: {
       const auto parsed = vllm::server::ParseChat(body);
       Check(parsed);
@@ -46,8 +46,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 3:
       Check(vllm::server::ParseTokenize(body));
       break;
-    default:
+    case 4:
       Check(vllm::server::ParseDetokenize(body));
+      break;
+    case 5:
+      Check(vllm::server::ParseScore(body));
+      break;
+    default:
+      Check(vllm::server::ParseRerank(body));
       break;
   }
   return 0;

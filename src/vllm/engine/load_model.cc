@@ -27,6 +27,8 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
   // Ends of a turn that published GGUF files do not list as end tokens.
   for (const char* name : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eom_id|>"}) {
     const auto id = model.tokenizer->TokenId(name);
+    // Of gpt-oss it ends a message, of which an answer has several.
+    if (name == std::string_view("<|end|>") && model.tokenizer->TokenId("<|channel|>")) continue;
     if (id && model.tokenizer->IsSpecial(*id)) ids.push_back(*id);
   }
   std::sort(ids.begin(), ids.end());

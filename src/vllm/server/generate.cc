@@ -170,9 +170,9 @@ void Service::Chat(const std::shared_ptr<Reply>& reply) {
   o.tokenizer = model_->tokenizer();
   o.stream = r.stream;
   o.show_prompt_logprobs = r.sampling.prompt_logprobs >= 0;
-  if (r.call_tools) {
+  if (r.call_tools || tool_format_ == ToolFormat::kHarmony) {
     o.tools = tool_format_;
-    o.tool_names = r.tool_names;
+    if (r.call_tools) o.tool_names = r.tool_names;
     if (NeedsSpecialTokens(*tool_format_)) o.sampling.skip_special_tokens = false;
   }
   std::vector<engine::Request> requests;

@@ -46,6 +46,8 @@ constexpr Seed kSeeds[] = {
     {"/v1/embeddings",
      R"({"model":"m","input":["a",""],"encoding_format":"base64","user":"u","priority":0})"},
     {"/v1/embeddings", R"({"input":[[1,2],[3]],"encoding_format":"float"})"},
+    {"/v1/score", R"({"model":"m","text_1":"a","text_2":["b","c"],"priority":0})"},
+    {"/v1/rerank", R"({"query":"a","documents":["b","c"],"top_n":1,"user":"u"})"},
     {"/tokenize",
      R"({"prompt":"a b","add_special_tokens":true,"return_token_strs":true,"model":"m"})"},
     {"/tokenize", R"({"messages":[{"role":"user","content":"a"}],"add_generation_prompt":true})"},

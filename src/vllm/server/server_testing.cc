@@ -160,7 +160,9 @@ bool FakeModel::Next(Live& live, engine::Output& out) const {
     return *out.extra;
   };
   if (live.request.kind == engine::Request::Kind::kEmbed) {
-    extra().embedding = {3, 0, 4};
+    // Texts that begin with "r" stand at a right angle to the others.
+    const bool right = live.request.prompt[0] == 'r';
+    extra().embedding = right ? std::vector<float>{0, 5, 0} : std::vector<float>{3, 0, 4};
     out.finish = engine::FinishReason::kStop;
     return true;
   }

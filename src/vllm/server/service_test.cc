@@ -442,6 +442,38 @@ TEST_F(ServiceTest, Embeddings) {
   EXPECT_EQ(Text(b.at("data").at(0).at("embedding")), "mpkZPwAAAADNzEw/");
 }
 
+TEST_F(ServiceTest, ScoresPairsOfTexts) {
+  Serve("");
+  const json::value v = Post("/v1/score", R"({"text_1":"a","text_2":["bc","r"]})")->Json();
+  EXPECT_EQ(Text(v.at("object")), "list");
+  ASSERT_EQ(v.at("data").as_array().size(), 2u);
+  EXPECT_FLOAT_EQ(v.at("data").at(0).at("score").to_number<float>(), 1);
+  EXPECT_FLOAT_EQ(v.at("data").at(1).at("score").to_number<float>(), 0);
+  EXPECT_EQ(v.at("data").at(1).at("index").to_number<int>(), 1);
+  EXPECT_EQ(v.at("usage").at("prompt_tokens").to_number<int>(), 4);
+  const json::value each = Post("/score", R"({"text_1":["a","r"],"text_2":["r","rr"]})")->Json();
+  EXPECT_FLOAT_EQ(each.at("data").at(0).at("score").to_number<float>(), 0);
+  EXPECT_FLOAT_EQ(each.at("data").at(1).at("score").to_number<float>(), 1);
+  const auto uneven = Post("/v1/score", R"({"text_1":["a","b"],"text_2":["c","d","e"]})");
+  EXPECT_EQ(uneven->status, 400);
+  EXPECT_EQ(Text(uneven->Json().at("error").at("param")), "text_1");
+}
+
+TEST_F(ServiceTest, RerankPutsTheBestDocumentFirst) {
+  Serve("");
+  const std::string body = R"({"query":"a","documents":["r","b","rr"])";
+  const json::value v = Post("/v1/rerank", body + "}")->Json();
+  const json::array& all = v.at("results").as_array();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].at("index").to_number<int>(), 1);
+  EXPECT_EQ(Text(all[0].at("document").at("text")), "b");
+  EXPECT_FLOAT_EQ(all[0].at("relevance_score").to_number<float>(), 1);
+  EXPECT_EQ(all[1].at("index").to_number<int>(), 0);  // of equal ones the earlier
+  const json::value best = Post("/rerank", body + R"(,"top_n":1})")->Json();
+  EXPECT_EQ(best.at("results").as_array().size(), 1u);
+  EXPECT_EQ(Post("/v1/rerank", R"({"query":"a"})")->status, 400);
+}
+
 TEST_F(ServiceTest, TokenizeAndBack) {
   Serve("");
   EXPECT_EQ(Post("/tokenize", R"({"prompt":"ab"})")->body,
@@ -562,6 +594,8 @@ TEST_F(ServiceTest, HostileValuesInEveryField) {
       {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"}])", ChatFields()},
       {"/v1/completions", R"("prompt":"a")", CompletionFields()},
       {"/v1/embeddings", R"("input":"a")", EmbeddingFields()},
+      {"/v1/score", R"("text_1":"a","text_2":["b"])", ScoreFields()},
+      {"/v1/rerank", R"("query":"a","documents":["b"])", RerankFields()},
       {"/tokenize", R"("prompt":"a")", TokenizeFields()},
       {"/detokenize", R"("tokens":[1])", DetokenizeFields()}};
   int taken = 0, refused = 0;

@@ -176,12 +176,14 @@ class Parser : public ToolParser {
 }  // namespace
 
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names) {
+  if (format == ToolFormat::kHarmony) return MakeHarmonyParser(std::move(names));
   return std::make_unique<Parser>(format, std::move(names));
 }
 
 std::optional<ToolFormat> ToolFormatNamed(std::string_view name) {
   if (name == "hermes") return ToolFormat::kHermes;
   if (name == "llama3_json") return ToolFormat::kLlama3Json;
+  if (name == "openai") return ToolFormat::kHarmony;
   return std::nullopt;
 }
 
@@ -189,6 +191,7 @@ std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template) {
   const auto has = [&](std::string_view s) {
     return chat_template.find(s) != std::string_view::npos;
   };
+  if (has("<|channel|>") && has("<|message|>")) return ToolFormat::kHarmony;
   if (has(kHermesOpen) && has("arguments")) return ToolFormat::kHermes;
   if (has("<|start_header_id|>") && has("\"parameters\"") && has("tools")) {
     return ToolFormat::kLlama3Json;
@@ -196,6 +199,6 @@ std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template) {
   return std::nullopt;
 }
 
-bool NeedsSpecialTokens(ToolFormat format) { return format == ToolFormat::kLlama3Json; }
+bool NeedsSpecialTokens(ToolFormat format) { return format != ToolFormat::kHermes; }
 
 }  // namespace vllm::server

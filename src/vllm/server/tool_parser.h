@@ -20,6 +20,7 @@ namespace vllm::server {
 enum class ToolFormat {
   kHermes,      // <tool_call>{"name": ..., "arguments": {...}}</tool_call>
   kLlama3Json,  // the whole answer: [<|python_tag|>]{"name": ..., "parameters": {...}}[; {...}]
+  kHarmony      // gpt-oss's channels: thoughts are left out, without tools too
 };
 
 struct ToolDelta {
@@ -46,7 +47,9 @@ class ToolParser {
 // name makes a call.
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names);
 
-// "hermes", "llama3_json".
+std::unique_ptr<ToolParser> MakeHarmonyParser(std::vector<std::string> names);
+
+// "hermes", "llama3_json", "openai" (harmony, by vLLM's name).
 std::optional<ToolFormat> ToolFormatNamed(std::string_view name);
 // The format that a chat template tells its model to write, by the marks in it.
 std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template);

@@ -51,6 +51,26 @@ std::string Parse(ToolFormat format, const std::string& text) {
 std::string Hermes(const std::string& text) { return Parse(ToolFormat::kHermes, text); }
 std::string Llama(const std::string& text) { return Parse(ToolFormat::kLlama3Json, text); }
 
+std::string Harmony(const std::string& text) { return Parse(ToolFormat::kHarmony, text); }
+
+TEST(ToolParser, HarmonyGivesTheFinalChannelAndCalls) {
+  EXPECT_EQ(Harmony("<|channel|>analysis<|message|>a < b <| c<|end|><|start|>assistant"
+                    "<|channel|>final<|message|>Yes: a < b <| c <|x|>"),
+            "Yes: a < b <| c <|x|>");
+  EXPECT_EQ(
+      Harmony("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+              "to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"X\"}"),
+      "|get_weather({\"city\": \"X\"})");
+  // The recipient may stand with the role; what is said beside calls is content.
+  EXPECT_EQ(Harmony("<|channel|>commentary<|message|>I look. <|end|><|start|>assistant "
+                    "to=functions.f<|channel|>commentary<|message|>{}<|call|><|start|>assistant"
+                    "<|channel|>commentary to=functions.f<|message|>{\"a\":1}<|call|>"),
+            "I look. |f({})|f({\"a\":1})");
+  EXPECT_EQ(Harmony("<|channel|>commentary to=functions.unknown<|message|>{}"), "{}");
+  EXPECT_EQ(Harmony("<|channel|>analysis<|message|>cut off"), "");
+  EXPECT_EQ(Harmony("plain <text"), "plain <text");
+}
+
 TEST(ToolParser, PlainTextIsContentAsItIs) {
   EXPECT_EQ(Hermes("  a < b <tool> <tool_cal x \n"), "  a < b <tool> <tool_cal x \n");
   EXPECT_EQ(Llama("  a {\"name\": 1} \n"), "  a {\"name\": 1} \n");
