@@ -16,6 +16,7 @@
 #include "vllm/weights/gguf.h"
 #include "vllm/weights/mix.h"
 #include "vllm/weights/name_map.h"
+#include "vllm/weights/quantised_tensors.h"
 #include "vllm/weights/safetensors.h"
 #include "vllm/weights/virtual_tensors.h"
 #include "vt/ir/quant.h"
@@ -70,19 +71,25 @@ class MappedCheckpoint : public Checkpoint {
     if (info == nullptr)
       return Error{Code::kNotFound,
                    fmt::format("tensor '{}' is missing in {}", Printable(name), files_[0])};
-    if (info->pieces.size() == 1 && info->strides.empty()) return View(info->pieces[0]);
+    if (info->pieces.size() == 1 && info->strides.empty() && IsMapped(info->pieces[0]))
+      return View(info->pieces[0]);
     const std::lock_guard lock(mutex_);
-    auto [it, fresh] = joined_.try_emplace(name);
-    if (fresh && !info->strides.empty()) {
-      it->second = GatherStrided(*info, View(info->pieces[0]));
-    } else if (fresh) {
-      it->second.reserve(info->bytes);
-      for (const TensorPiece& p : info->pieces) {
-        const std::span<const std::byte> part = View(p);
-        it->second.insert(it->second.end(), part.begin(), part.end());
-      }
+    const auto known = joined_.find(name);
+    if (known != joined_.end()) return std::span<const std::byte>(known->second);
+    std::vector<std::byte> bytes;
+    if (info->strides.empty()) {
+      const Status status = Append(*info, 0, info->bytes, bytes);
+      if (!status) return status.error();
+    } else if (IsMapped(info->pieces[0])) {
+      bytes = GatherStrided(*info, View(info->pieces[0]));
+    } else {
+      const TensorPiece& p = info->pieces[0];
+      std::vector<std::byte> made;
+      const Status status = AppendMade(p, 0, p.bytes, made);
+      if (!status) return status.error();
+      bytes = GatherStrided(*info, made);
     }
-    return std::span<const std::byte>(it->second);
+    return std::span<const std::byte>(joined_.emplace(name, std::move(bytes)).first->second);
   }
   Result<std::span<const std::byte>> Range(const std::string& name, uint64_t begin,
                                            uint64_t end) const override {
@@ -91,10 +98,16 @@ class MappedCheckpoint : public Checkpoint {
     if (!info->strides.empty()) return Checkpoint::Range(name, begin, end);
     uint64_t at = 0;
     for (const TensorPiece& p : info->pieces) {
-      if (begin >= at && end <= at + p.bytes) return View(p).subspan(begin - at, end - begin);
+      if (begin >= at && end <= at + p.bytes && IsMapped(p))
+        return View(p).subspan(begin - at, end - begin);
       at += p.bytes;
     }
-    return Checkpoint::Range(name, begin, end);
+    const std::lock_guard lock(mutex_);
+    std::vector<std::byte>& bytes = ranges_[name];
+    bytes.clear();
+    const Status status = Append(*info, begin, end, bytes);
+    if (!status) return status.error();
+    return std::span<const std::byte>(bytes);
   }
   void DropPages(const std::string& name) const override {
     const TensorInfo* info = Find(name);
@@ -102,6 +115,7 @@ class MappedCheckpoint : public Checkpoint {
     DropBytes(name, 0, static_cast<int64_t>(info->bytes));
     const std::lock_guard lock(mutex_);
     joined_.erase(name);
+    ranges_.erase(name);
   }
   void DropBytes(const std::string& name, int64_t begin, int64_t end) const override {
     const TensorInfo* info = Find(name);
@@ -110,7 +124,13 @@ class MappedCheckpoint : public Checkpoint {
     for (const TensorPiece& p : info->pieces) {
       const auto size = static_cast<int64_t>(p.bytes);
       const int64_t from = std::max(begin - at, int64_t{0}), to = std::min(end - at, size);
-      if (from < to) {
+      if (from < to && !IsMapped(p)) {
+        // Its rows may stand side by side there, so all of it or nothing.
+        const QuantisedTensor& t = QuantisedOf(p);
+        for (const TensorPiece& part : {t.codes, t.scales, t.zeros}) {
+          if (to == size) maps_[static_cast<size_t>(part.file)].DropPages(part.offset, part.bytes);
+        }
+      } else if (from < to) {
         maps_[static_cast<size_t>(p.file)].DropPages(p.offset + static_cast<uint64_t>(from),
                                                      static_cast<size_t>(to - from));
       }
@@ -132,10 +152,49 @@ class MappedCheckpoint : public Checkpoint {
     return status ? CheckRouters() : status.error().In(files_[0]);
   }
   std::vector<MappedFile> maps_;
+  std::vector<QuantisedTensor> quantised_;  // pieces with a file below zero are of these
 
- private:
   std::span<const std::byte> View(const TensorPiece& p) const {
     return maps_[static_cast<size_t>(p.file)].bytes().subspan(p.offset, p.bytes);
+  }
+
+ private:
+  static bool IsMapped(const TensorPiece& p) { return p.file >= 0; }
+  const QuantisedTensor& QuantisedOf(const TensorPiece& p) const {
+    return quantised_[static_cast<size_t>(-1 - p.file)];
+  }
+  // Bytes [begin, end) of a tensor without strides, behind those of `out`.
+  Status Append(const TensorInfo& info, uint64_t begin, uint64_t end,
+                std::vector<std::byte>& out) const {
+    out.reserve(end - begin);
+    uint64_t at = 0;
+    for (const TensorPiece& p : info.pieces) {
+      const uint64_t from = std::max(begin, at), to = std::min(end, at + p.bytes);
+      if (from < to && IsMapped(p)) {
+        const std::span<const std::byte> part = View(p).subspan(from - at, to - from);
+        out.insert(out.end(), part.begin(), part.end());
+      } else if (from < to) {
+        const Status status = AppendMade(p, from - at, to - at, out);
+        if (!status) return status;
+      }
+      at += p.bytes;
+    }
+    return {};
+  }
+  // Likewise of a piece whose blocks are made: in whole rows.
+  Status AppendMade(const TensorPiece& p, uint64_t begin, uint64_t end,
+                    std::vector<std::byte>& out) const {
+    const QuantisedTensor& t = QuantisedOf(p);
+    const auto row = static_cast<uint64_t>(t.RowBytes());
+    const uint64_t first = (p.offset + begin) / row, last = (p.offset + end + row - 1) / row;
+    std::vector<std::byte> rows((last - first) * row);
+    const Status status = MakeBlocks(
+        t, [this](const TensorPiece& part) { return View(part); }, static_cast<int64_t>(first),
+        static_cast<int64_t>(last - first), rows.data());
+    if (!status) return status.error().In(files_[0]);
+    const auto from = rows.begin() + static_cast<ptrdiff_t>(p.offset + begin - first * row);
+    out.insert(out.end(), from, from + static_cast<ptrdiff_t>(end - begin));
+    return {};
   }
   // A router that isn't a number chooses no expert, and a model without experts still writes text.
   Status CheckRouters() const {
@@ -161,7 +220,8 @@ class MappedCheckpoint : public Checkpoint {
   }
 
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::vector<std::byte>> joined_;  // guarded by mutex_
+  // Guarded by mutex_: whole tensors, and the last range that was asked for of others.
+  mutable std::map<std::string, std::vector<std::byte>> joined_, ranges_;
 };
 
 class GgufCheckpoint final : public MappedCheckpoint {
@@ -313,11 +373,22 @@ class SafetensorsCheckpoint final : public MappedCheckpoint {
     Result<Config> config = ConfigFromDirectory(folder);
     if (!config) return config.error();
     config_ = *std::move(config);
-    const Status status = LoadTensors(folder);
+    Status status = LoadTensors(folder);
+    if (status) status = JoinQuantisedTensors();
     return status ? Finish() : status;
   }
 
  private:
+  Status JoinQuantisedTensors() {
+    const Result<Quantisation> how = ReadQuantisation(config_.raw);
+    if (!how) return how.error();
+    Result<std::vector<QuantisedTensor>> made = JoinQuantised(
+        *how, [this](const TensorPiece& p) { return View(p); }, tensors_);
+    if (!made) return made.error().In(files_[0]);
+    quantised_ = *std::move(made);
+    return {};
+  }
+
   using Index = std::map<std::string, std::string>;
 
   Status LoadTensors(const std::string& folder) {

@@ -17,6 +17,7 @@
 #include "vllm/weights/config_experts.h"
 #include "vllm/weights/config_rope.h"
 #include "vllm/weights/family.h"
+#include "vllm/weights/quantisation.h"
 
 namespace vllm::weights {
 namespace {
@@ -53,20 +54,7 @@ const json::value* Set(const json::object& o, std::string_view key) {
 }
 
 Status RefuseUnknown(const json::object& o, const Family& family) {
-  for (const std::string_view key : {"quantization_config", "compression_config", "quantization"}) {
-    const json::value* v = Set(o, key);
-    if (v == nullptr || SaysNothing(*v)) continue;
-    std::string method = "unnamed";
-    if (v->is_object()) {
-      const json::value* name = Set(v->get_object(), "quant_method");
-      if (name != nullptr && name->is_string()) method = std::string(name->get_string());
-    }
-    return Error{
-        Code::kUnsupported,
-        fmt::format("{}: quantisation method '{}' is not implemented; take the unquantised "
-                    "model or a GGUF of it",
-                    key, Printable(method))};
-  }
+  if (const Result<Quantisation> q = ReadQuantisation(o); !q) return q.error();
   for (const auto& [key, value] : o) {
     const std::string_view name(key);
     if (!SoundsLikeMathematics(name) || SaysNothing(value)) continue;

@@ -31,7 +31,8 @@ std::optional<vt::ir::DType> DTypeOf(std::string_view name) {
   if (name == "I32") return DType::kI32;
   if (name == "I64") return DType::kI64;
   if (name == "I8") return DType::kI8;
-  if (name == "U8") return DType::kU8;
+  if (name == "U8" || name == "F8_E8M0") return DType::kU8;  // a scale's exponent
+  if (name == "F8_E4M3") return DType::kF8_E4M3;
   return std::nullopt;
 }
 
@@ -54,11 +55,9 @@ Status ReadTensor(std::string_view name, const json::value& entry, SafetensorsTe
   }
   const std::optional<vt::ir::DType> type = DTypeOf(dtype->get_string());
   if (!type) {
-    return Error{
-        Code::kUnsupported,
-        fmt::format(
-            "tensor '{}': data type {} is not implemented (F32, F16, BF16 and integers are)",
-            Printable(name), Printable(dtype->get_string()))};
+    return Error{Code::kUnsupported, fmt::format("tensor '{}': data type {} is not implemented "
+                                                 "(F32, F16, BF16, F8_E4M3 and integers are)",
+                                                 Printable(name), Printable(dtype->get_string()))};
   }
   out.name = std::string(name);
   out.dtype = *type;
