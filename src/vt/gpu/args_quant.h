@@ -19,9 +19,11 @@ enum class QuantFormat : int32_t {
   kQ6_K,
   kIQ4_NL,
   kIQ4_XS,
+  kMXFP4,
+  kF8_32,
   kPlain,  // values of the device's type, for tiles alone: rows in the low plane
 };
-inline constexpr int kQuantFormats = 12;  // of blocks
+inline constexpr int kQuantFormats = 14;  // of blocks
 
 // A row is blocks of 32 values, eight of them a superblock in formats that have those. Its bits
 // stand in up to four planes, each of them [rows] of a row's blocks one after the other:
@@ -44,27 +46,38 @@ enum class QuantScale : int32_t {
   kPairsMin,    // block: 4 bits of scale, of min, of 16 values each; super: f16 d, f16 dmin
   kSuperPairs,  // super: f16 d, 16 bits of nothing, low 4 bits of 16 scales, high 2 bits;
                 // d * (scale - 32) of 16 values each
+  kPower,       // block: u8 e; 2^(e - 128)
+  kFloat,       // block: f32
+};
+// What codes are.
+enum class QuantCodes : int32_t {
+  kIntegers,
+  kIQ4,  // places in IQ4's table
+  kFP4,  // places in the table of 4-bit floats, which is twice what they are
+  kF8,   // 8-bit floats: sums are of floats
 };
 struct QuantSpec {
   int low_bits, high_bits;
   int block, super;  // bytes
   int zero;
   QuantScale scale;
-  bool lookup;  // codes name values of IQ4's table
+  QuantCodes codes = QuantCodes::kIntegers;
 };
 inline constexpr QuantSpec kQuantSpecs[kQuantFormats] = {
-    {4, 0, 2, 0, 8, QuantScale::kHalf, false},         // Q4_0
-    {4, 0, 4, 0, 0, QuantScale::kHalfMin, false},      // Q4_1
-    {4, 1, 2, 0, 16, QuantScale::kHalf, false},        // Q5_0
-    {4, 1, 4, 0, 0, QuantScale::kHalfMin, false},      // Q5_1
-    {8, 0, 2, 0, 0, QuantScale::kHalf, false},         // Q8_0: codes are i8
-    {2, 0, 2, 4, 0, QuantScale::kPairsMin, false},     // Q2_K
-    {2, 1, 0, 16, 4, QuantScale::kSuperPairs, false},  // Q3_K
-    {4, 0, 0, 16, 0, QuantScale::kSuperMin, false},    // Q4_K
-    {4, 1, 0, 16, 0, QuantScale::kSuperMin, false},    // Q5_K
-    {4, 2, 2, 2, 32, QuantScale::kPairs, false},       // Q6_K
-    {4, 0, 2, 0, 0, QuantScale::kHalf, true},          // IQ4_NL
-    {4, 0, 0, 8, 0, QuantScale::kSuper, true},         // IQ4_XS
+    {4, 0, 2, 0, 8, QuantScale::kHalf},                     // Q4_0
+    {4, 0, 4, 0, 0, QuantScale::kHalfMin},                  // Q4_1
+    {4, 1, 2, 0, 16, QuantScale::kHalf},                    // Q5_0
+    {4, 1, 4, 0, 0, QuantScale::kHalfMin},                  // Q5_1
+    {8, 0, 2, 0, 0, QuantScale::kHalf},                     // Q8_0: codes are i8
+    {2, 0, 2, 4, 0, QuantScale::kPairsMin},                 // Q2_K
+    {2, 1, 0, 16, 4, QuantScale::kSuperPairs},              // Q3_K
+    {4, 0, 0, 16, 0, QuantScale::kSuperMin},                // Q4_K
+    {4, 1, 0, 16, 0, QuantScale::kSuperMin},                // Q5_K
+    {4, 2, 2, 2, 32, QuantScale::kPairs},                   // Q6_K
+    {4, 0, 2, 0, 0, QuantScale::kHalf, QuantCodes::kIQ4},   // IQ4_NL
+    {4, 0, 0, 8, 0, QuantScale::kSuper, QuantCodes::kIQ4},  // IQ4_XS
+    {4, 0, 1, 0, 0, QuantScale::kPower, QuantCodes::kFP4},  // MXFP4
+    {8, 0, 4, 0, 0, QuantScale::kFloat, QuantCodes::kF8},   // F8_32
 };
 
 struct QuantPlanes {

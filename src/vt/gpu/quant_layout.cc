@@ -58,8 +58,12 @@ void PackScales(DType t, const uint8_t* p, std::byte* block, std::byte* super) {
     case kIQ4_NL:
       std::memcpy(block, p, 2);
       return;
+    case kMXFP4:
+      std::memcpy(block, p, 1);
+      return;
     case kQ4_1:
     case kQ5_1:
+    case kF8_32:
       std::memcpy(block, p, 4);
       return;
     case kQ2_K:
@@ -126,6 +130,10 @@ std::optional<QuantFormat> QuantFormatOf(DType t) {
       return QuantFormat::kIQ4_NL;
     case DType::kIQ4_XS:
       return QuantFormat::kIQ4_XS;
+    case DType::kMXFP4:
+      return QuantFormat::kMXFP4;
+    case DType::kF8_32:
+      return QuantFormat::kF8_32;
     default:
       return std::nullopt;
   }

@@ -11,6 +11,8 @@ namespace vt::gpu {
 
 // Tokens of a bucket up to which activations are int8 blocks.
 inline constexpr int64_t kQuantTokens = 8;
+// Of 8-bit floats more rows are for tiles: their products are of floats.
+inline int64_t QuantTokens(QuantFormat f) { return f == QuantFormat::kF8_32 ? 1 : kQuantTokens; }
 
 struct QuantGemvPlan {
   int at_once = 1;            // rows of x that a wave takes

@@ -10,9 +10,10 @@ namespace {
 
 using namespace quant_testing;  // NOLINT: this file is written in its words
 
-constexpr DType kFormats[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,
-                              DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,
-                              DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+constexpr DType kFormats[] = {DType::kQ4_0,  DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,
+                              DType::kQ8_0,  DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,
+                              DType::kQ5_K,  DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS,
+                              DType::kMXFP4, DType::kF8_32};
 
 class QuantKernels : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Formats, QuantKernels, testing::ValuesIn(kFormats),
@@ -59,6 +60,7 @@ TEST_P(QuantKernels, GemvIsTheProductOfWhatTheBlocksMean) {
     const Stored s(GetParam(), 11, k, 2);
     Held held(s);
     for (const int tokens : {1, 2, 3, 7}) {
+      if (tokens > QuantTokens(*QuantFormatOf(GetParam()))) continue;
       Activation x(tokens, k, 3);
       const Header header = Tokens(tokens);
       std::vector<float> y(static_cast<size_t>(tokens * 11), 7.0f), r = y;
@@ -236,9 +238,7 @@ TEST(Quantize, ANormBeforeItAndASumBeforeThat) {
     a.y = {reinterpret_cast<int8_t*>(out.data()), reinterpret_cast<QuantSum*>(out.data() + 2 * k),
            2, static_cast<int32_t>(k / 32)};
     a.count = PerToken();
-    a.w = w.data();
-    a.eps = 1e-6f;
-    a.offset = 0.5f;
+    a.norm = {w.data(), 1e-6f, 0.5f};
     const auto threads = static_cast<int>(std::min<int64_t>((k / 8 + 63) / 64 * 64, 512));
     RunKernel("quantize_norm_f32", a,
               {.grid_x = 2, .threads = threads, .shared_bytes = kRowsSharedBytes});

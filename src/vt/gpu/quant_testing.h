@@ -29,7 +29,7 @@ struct Memory {
   std::vector<std::byte> bytes;
 };
 
-// Any bits, but for the halves: those are small numbers of both signs.
+// Any bits, but for the scales: those are small numbers, of both signs where a format has signs.
 struct Stored {
   Stored(DType format, int64_t rows, int64_t columns, uint32_t seed)
       : format(format), rows(rows), columns(columns) {
@@ -38,6 +38,16 @@ struct Stored {
     for (uint8_t& b : blocks) b = static_cast<uint8_t>(random());
     const auto bytes = static_cast<size_t>(ir::Info(format).bytes);
     for (size_t at = 0; at < blocks.size(); at += bytes) {
+      if (format == DType::kMXFP4) {
+        blocks[at] = static_cast<uint8_t>(115 + random() % 8);
+        continue;
+      }
+      if (format == DType::kF8_32) {
+        const float size = std::ldexp(1 + static_cast<float>(random() % 1000) / 1000, -8);
+        std::memcpy(&blocks[at], &size, 4);
+        for (size_t i = at + 4; i < at + 36; ++i) blocks[i] -= (blocks[i] & 0x7f) == 0x7f;  // NaN
+        continue;
+      }
       for (const size_t half : Halves(format)) {
         const float size = std::ldexp(1 + static_cast<float>(random() % 1000) / 1000, -8);
         const uint16_t h = ir::FloatToHalf(random() % 2 == 0 ? size : -size);

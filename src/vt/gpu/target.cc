@@ -152,8 +152,8 @@ int64_t GpuTarget::Launches(const ir::Plan& plan) const {
 }
 
 ir::DType GpuTarget::ActivationFormat(ir::DType weight, const ir::Bucket& bucket) const {
-  return QuantFormatOf(weight) && bucket.tokens <= kQuantTokens ? ir::DType::kQ8_A32
-                                                                : facts_.value_type;
+  const auto format = QuantFormatOf(weight);
+  return format && bucket.tokens <= QuantTokens(*format) ? ir::DType::kQ8_A32 : facts_.value_type;
 }
 
 ir::DType GpuTarget::HeldFormat(ir::DType stored) const {

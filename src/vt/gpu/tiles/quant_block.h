@@ -29,7 +29,9 @@ inline constexpr bool kQuantMin =
 // Bytes as words from `to` on.
 template <int kBytes>
 GPU_FN void LoadQuant(const char* p, uint32_t* to) {
-  if constexpr (kBytes == 2) {
+  if constexpr (kBytes == 1) {
+    *to = *reinterpret_cast<const uint8_t*>(p);
+  } else if constexpr (kBytes == 2) {
     *to = *reinterpret_cast<const uint16_t*>(p);
   } else if constexpr (kBytes == 4) {
     *to = *reinterpret_cast<const uint32_t*>(p);
@@ -78,10 +80,11 @@ class QuantRow {
 template <QuantFormat kF>
 GPU_FN void CodesOf(const QuantWords& w, int (&codes)[8]) {
   constexpr QuantSpec kSpec = kQuantSpec<kF>;
+  constexpr bool kLookup = kSpec.codes == QuantCodes::kIQ4 || kSpec.codes == QuantCodes::kFP4;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     uint32_t c;
-    if (kSpec.lookup) {
+    if (kLookup) {
       // below
     } else if (kSpec.low_bits == 8) {
       c = w.low[j];
@@ -102,11 +105,15 @@ GPU_FN void CodesOf(const QuantWords& w, int (&codes)[8]) {
                                  : w.high[j / 4] >> (at - kSpec.low_bits)) &
            kMask;
     }
-    if (!kSpec.lookup) codes[j] = static_cast<int>(c);
+    if (!kLookup) codes[j] = static_cast<int>(c);
   }
-  if constexpr (kSpec.lookup) {
-    // -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
-    constexpr uint32_t kTable[4] = {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535};
+  if constexpr (kLookup) {
+    constexpr uint32_t kTables[2][4] = {
+        // -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+        {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535},
+        // 0, 1, 2, 3, 4, 6, 8, 12, and these negative
+        {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc}};
+    constexpr int kTable = kSpec.codes == QuantCodes::kIQ4 ? 0 : 1;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       uint32_t low, high;
@@ -122,6 +129,14 @@ GPU_FN float HalfOf(uint32_t bits) {
 }
 GPU_FN float SmallFloat(uint32_t v) { return static_cast<float>(static_cast<int>(v)); }
 
+// An 8-bit float becomes a half by moving its bits; its exponent is then too small by this factor.
+inline constexpr float kF8Unit = 256;
+// Codes 0 and 2 of a word, or 1 and 3, as two halves.
+GPU_FN uint32_t F8Halves(int word, bool odd) {
+  const uint32_t w = static_cast<uint32_t>(word) << (odd ? 0 : 8);
+  return (w & 0x80008000u) | (w & 0x7f007f00u) >> 1;
+}
+
 template <QuantFormat kF>
 GPU_FN QuantScales ScalesOf(const QuantWords& w, int b) {
   constexpr QuantScale kKind = kQuantSpec<kF>.scale;
@@ -131,6 +146,10 @@ GPU_FN QuantScales ScalesOf(const QuantWords& w, int b) {
   if constexpr (kKind == QuantScale::kHalf || kKind == QuantScale::kHalfMin) {
     s.scale[0] = s.scale[1] = HalfOf(w.block);
     if (kKind == QuantScale::kHalfMin) s.min[0] = s.min[1] = HalfOf(w.block >> 16);
+  } else if constexpr (kKind == QuantScale::kPower) {
+    s.scale[0] = s.scale[1] = ::gpu::float_of(w.block << 23) * 0.5f;
+  } else if constexpr (kKind == QuantScale::kFloat) {
+    s.scale[0] = s.scale[1] = ::gpu::float_of(w.block) * kF8Unit;
   } else if constexpr (kKind == QuantScale::kSuperMin) {
     const uint32_t scale = (w.super[1] >> 4 * i & 15) | (w.super[3] >> 2 * i & 3) << 4;
     const uint32_t min = (w.super[2] >> 4 * i & 15) | (w.super[3] >> (16 + 2 * i) & 3) << 4;
@@ -168,6 +187,10 @@ GPU_FN QuantScales ScalesOf(const QuantWords& w, int b) {
 // The value of code j of the block, rounded once, as a reader of files gives it.
 template <QuantFormat kF>
 GPU_FN float ValueOf(const int (&codes)[8], const QuantScales& s, int j) {
+  if constexpr (kQuantSpec<kF>.codes == QuantCodes::kF8) {
+    const uint32_t halves = F8Halves(codes[j / 4], j % 2 != 0);
+    return ::gpu::product(s.scale[0], HalfOf(halves >> j % 4 / 2 * 16));
+  }
   const int code = static_cast<int8_t>(codes[j / 4] >> j % 4 * 8) - kQuantSpec<kF>.zero;
   const float v = ::gpu::product(s.scale[j / 16], static_cast<float>(code));
   return kQuantMin<kF> ? v + s.min[j / 16] : v;
@@ -200,8 +223,8 @@ template <QuantFormat kF>
 struct QuantFormatTag {
   static constexpr QuantFormat kFormat = kF;
 };
-// f(a tag of the format): the same for all lanes of a wave.
-template <class F>
+// f(a tag of the format): the same for all lanes of a wave. Unless kF8, nothing for 8-bit floats.
+template <bool kF8 = true, class F>
 GPU_FN void WithFormat(QuantFormat format, F f) {
   using enum QuantFormat;
   switch (format) {
@@ -229,6 +252,11 @@ GPU_FN void WithFormat(QuantFormat format, F f) {
       return f(QuantFormatTag<kIQ4_NL>());
     case kIQ4_XS:
       return f(QuantFormatTag<kIQ4_XS>());
+    case kMXFP4:
+      return f(QuantFormatTag<kMXFP4>());
+    case kF8_32:
+      if constexpr (kF8) f(QuantFormatTag<kF8_32>());
+      return;
     case kPlain:
       return;
   }

@@ -57,8 +57,22 @@ struct QuantX {
   GPU_FN int sum(int half) const { return static_cast<int16_t>(sums >> 16 * half); }
 };
 
+// Of 8-bit floats, which no integer product holds.
+GPU_FN float F8Dot(const int (&codes)[8], const QuantX& x) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    const float q =
+        static_cast<float>(static_cast<int8_t>(x.codes[i / 16].v[i / 4 % 4] >> i % 4 * 8));
+    sum += HalfOf(F8Halves(codes[i / 4], i % 2 != 0) >> i % 4 / 2 * 16) * q;
+  }
+  return sum;
+}
+
 template <QuantFormat kF>
 GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x) {
+  if constexpr (kQuantSpec<kF>.codes == QuantCodes::kF8)
+    return s.scale[0] * F8Dot(codes, x) * x.scale;
   constexpr int kZero = kQuantSpec<kF>.zero;
   int dot[2] = {0, 0};
 #pragma unroll
@@ -165,7 +179,8 @@ class QuantGemv {
                           segment.w.rows - 1);
     }
     // Here is the code of all formats: the kernel's arguments are not looked at.
-    WithFormat(a_.segments[s].w.format, [&, x_rows = a_.x](auto tag) {
+    // 8-bit floats of more rows would keep 64 values at hand; QuantTokens() asks for one.
+    WithFormat<kTokens == 1>(a_.segments[place.s].w.format, [&, x_rows = x](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
       QuantRow<kF> from[kQuantUnit];
 #pragma unroll
