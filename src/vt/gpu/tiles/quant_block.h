@@ -117,7 +117,7 @@ GPU_FN void CodesOf(const QuantWords& w, int (&codes)[8]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       uint32_t low, high;
-      ::gpu::lookup16(kTable, w.low[j], low, high);
+      ::gpu::lookup16(kTables[kTable], w.low[j], low, high);
       codes[j] = static_cast<int>(low);
       codes[j + 4] = static_cast<int>(high);
     }
