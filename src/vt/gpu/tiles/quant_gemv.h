@@ -180,7 +180,7 @@ class QuantGemv {
     }
     // Here is the code of all formats: the kernel's arguments are not looked at.
     // 8-bit floats of more rows would keep 64 values at hand; QuantTokens() asks for one.
-    WithFormat<kTokens == 1>(a_.segments[place.s].w.format, [&, x_rows = x](auto tag) {
+    WithFormat<kTokens == 1>(a_.segments[s].w.format, [&, x_rows = a_.x](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
       QuantRow<kF> from[kQuantUnit];
 #pragma unroll
