@@ -139,7 +139,7 @@ PHI3_LONG = dict(rope_parameters=longrope(6) | dict(partial_rotary_factor=0.75),
 GRANITE = dict(rope_parameters=rope(), embedding_multiplier=3.0, attention_multiplier=0.15, residual_multiplier=0.4,
                logits_scaling=2.0)
 OLMO3 = dict(rope_parameters=dict(full_attention=YARN | dict(rope_theta=500000.0), sliding_attention=rope(500000.0)),
-             sliding_window=9, num_hidden_layers=5)
+             sliding_window=9, num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
 GLM4_MOE = dict(
     rope_parameters=rope(**PARTIAL), num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3,
     moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True,
@@ -163,6 +163,10 @@ MODELS |= {
     "smollm3_interval": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3,
                                          no_rope_layer_interval=3), dict(dtype="bfloat16")),
 }
+
+# As published: experts in blocks of 32 four-bit floats with an exponent each.
+MODELS |= {"gpt_oss_mxfp4": ("GptOss", GPT_OSS | dict(num_hidden_layers=2, intermediate_size=32),
+                             dict(dtype="bfloat16", style="flat", mxfp4=True))}
 
 # GGUF has no field for Gemma's query scale (it is 1/sqrt(head_dim) but in the 27B models) nor, as its converter
 # writes it, for Gemma 3's pattern of layers (every sixth is global), so these keep to both.
@@ -205,15 +209,18 @@ GGUF_MODELS |= {
 
 GGUF_MODELS |= {"gguf_gpt_oss": ("GptOss", GPT_OSS, dict(pre="gpt-4o"))}
 
+SMALL = dict(hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=48)
 GGUF_MODELS |= {
-    "gguf_phi3": ("Phi3", PHI3_LONG | SP, dict(sentencepiece=True)),
-    "gguf_olmo2": ("Olmo2", dict(rope_parameters=rope(500000.0)), dict(pre="olmo")),
-    "gguf_olmo3": ("Olmo3", OLMO3, dict(pre="olmo")),
-    "gguf_granite": ("Granite", GRANITE, dict(pre="refact")),
-    "gguf_granite_moe": ("GraniteMoe", GRANITE | dict(num_local_experts=5, num_experts_per_tok=2,
-                                                      intermediate_size=24), dict(pre="refact")),
-    "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE, dict(pre="glm4")),
-    "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4), dict(pre="smaug-bpe")),
+    "gguf_phi3": ("Phi3", PHI3_LONG | SP | SMALL, dict(sentencepiece=True)),
+    "gguf_olmo2": ("Olmo2", dict(rope_parameters=rope(500000.0), **SMALL), dict(pre="olmo")),
+    "gguf_olmo3": ("Olmo3", OLMO3 | SMALL, dict(pre="olmo")),
+    "gguf_granite": ("Granite", GRANITE | SMALL, dict(pre="refact")),
+    "gguf_granite_moe": ("GraniteMoe", GRANITE | SMALL | dict(num_local_experts=5, num_experts_per_tok=2,
+                                                              intermediate_size=24), dict(pre="refact")),
+    "gguf_glm4": ("Glm4", dict(rope_parameters=rope(**PARTIAL), **SMALL), dict(pre="glm4")),
+    "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL | dict(num_hidden_layers=2), dict(pre="glm4")),
+    "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
+                     dict(pre="smaug-bpe")),
 }
 
 # Quantised by llama-quantize: wide enough for superblocks, with rows that fall back to smaller blocks.
@@ -352,6 +359,33 @@ def fuse_experts(folder):
     save_file(tensors, file, metadata={"format": "pt"})
 
 
+def to_mxfp4(weight):
+    """Rows of a matrix [.., K] as (blocks [.., K / 32, 16], scales [.., K / 32], what they stand for)."""
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat([values, -values])
+    groups = weight.unflatten(-1, (-1, 32))
+    exponents = torch.floor(torch.log2(groups.abs().amax(-1))).clamp(min=-100) - 2
+    codes = (groups.unsqueeze(-1) / 2.0 ** exponents[..., None, None] - values).abs().argmin(-1).to(torch.uint8)
+    rounded = (values[codes.long()] * 2.0 ** exponents[..., None]).flatten(-2)
+    return codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).to(torch.uint8), rounded
+
+
+@torch.no_grad()
+def round_experts(model):
+    for key, tensor in model.named_parameters():
+        if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensor.copy_(to_mxfp4(tensor.transpose(1, 2))[2].transpose(1, 2))
+
+
+def store_mxfp4(folder):
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        blocks, scales, _ = to_mxfp4(tensors.pop(name).float().transpose(1, 2))
+        tensors |= {name + "_blocks": blocks.contiguous(), name + "_scales": scales.contiguous()}
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
 def write_golden(out, name, path, model, purpose):
     vocab = model.config.vocab_size
     ids = prompts(vocab, zlib.crc32(name.encode()) % 1000)
@@ -375,6 +409,9 @@ def make_safetensors(out, name, seed):
     with torch.no_grad():
         for tensor in everything(model).values():
             tensor.copy_(tensor.to(dtype).float())
+    if how.get("mxfp4"):
+        round_experts(model)
+    exact = copy.deepcopy(model)
     direct = logits_of(model, prompts(VOCAB, 1)[2])
     model.to(dtype).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))
     (folder / "generation_config.json").unlink(missing_ok=True)
@@ -386,10 +423,18 @@ def make_safetensors(out, name, seed):
         config = widen(folder, config, *how["wider"])
     if how.get("fused_experts"):
         fuse_experts(folder)
+    if how.get("mxfp4"):
+        store_mxfp4(folder)
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     # What is on disk is the model: read it back, rounded weights and rewritten settings included.
     reloaded = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager").eval()
+    if how.get("mxfp4"):  # which transformers runs in bfloat16: the weights must be the same, not the logits
+        expanded = dict(reloaded.named_parameters())
+        assert all(torch.equal(expanded[key].float(), tensor.float()) for key, tensor in model.named_parameters()), name
+        reloaded = exact
     again = logits_of(reloaded, prompts(VOCAB, 1)[2])
     assert torch.allclose(again, direct, atol=1e-4), f"{name}: config.json does not mean the same when read back"
     write_golden(out, name, name, reloaded, f"{prefix}, {dtype}, {how.get('style', 'nested')} rope settings")
@@ -432,6 +477,8 @@ def convert_to_gguf(checkout, folder, target, pre, nextn):
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     hparams = ModelBase.load_hparams(folder, False)
     converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT), mmproj=False)
+    if converter.__name__.startswith("Glm4"):  # asks for special tokens by name
+        converter.set_vocab = converter._set_vocab_gpt2
     converter.no_mtp = not nextn
     with torch.inference_mode():
         converter(folder, gguf.LlamaFileType.ALL_F32, target, eager=True).write()
