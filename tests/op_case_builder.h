@@ -29,6 +29,20 @@ inline std::vector<OpStep> RowSteps() {
   return {{{1}}, {{3}}, {{7}, 2}, {{31}}, {{33}}, {{100}, 3}, {{0}, 4}};
 }
 
+inline RopeAttrs Rotation(int64_t dim, bool interleaved = false) {
+  RopeAttrs a;
+  a.rotary_dim = dim;
+  a.interleaved = interleaved;
+  for (int64_t i = 0; i < dim / 2; ++i) a.frequencies.push_back(1 / static_cast<float>(1 + 3 * i));
+  return a;
+}
+
+// Prefills of several lengths, mixed steps, decodes, a chunk over a block's edge, padding.
+inline std::vector<OpStep> ServingSteps() {
+  return {{{5, 33, 1}, 2, 1}, {{1, 1, 20}},      {{1, 1, 1}},   {{1, 0, 17}, 1},
+          {{60, 1, 1}, 3, 2}, {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2}};
+}
+
 // A Builder over weights that are declared as they are used.
 class CaseBuilder {
  public:
@@ -62,6 +76,12 @@ class CaseBuilder {
     (*weights_)[name + ".weight"] = {t, {experts, n, k}};
     return b.GroupedLinear(x, ids, name, experts, n);
   }
+  // A matrix a head.
+  ValueId HeadLinear(ValueId x, const std::string& name, int64_t heads, int64_t n, int64_t k,
+                     DType t) {
+    (*weights_)[name + ".weight"] = {t, {heads, n, k}};
+    return b.HeadLinear(x, name, n);
+  }
   std::string Matrix(const std::string& name, int64_t rows, int64_t columns) {
     (*weights_)[name] = {DType::kF32, {rows, columns}};
     return name;
@@ -94,5 +114,8 @@ class CaseBuilder {
 void AddExperts(std::vector<OpCase>& cases);
 void AddRecurrent(std::vector<OpCase>& cases);
 void AddHybridSpeed(std::vector<OpCase>& cases);
+// Those of op_cases_latent.cc.
+void AddLatent(std::vector<OpCase>& cases);
+void AddLatentSpeed(std::vector<OpCase>& cases);
 
 }  // namespace tests

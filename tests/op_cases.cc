@@ -188,14 +188,6 @@ void AddWeights(std::vector<OpCase>& cases) {
                                 rows));
 }
 
-RopeAttrs Rotation(int64_t dim, bool interleaved = false) {
-  RopeAttrs a;
-  a.rotary_dim = dim;
-  a.interleaved = interleaved;
-  for (int64_t i = 0; i < dim / 2; ++i) a.frequencies.push_back(1 / static_cast<float>(1 + 3 * i));
-  return a;
-}
-
 void AddRope(std::vector<OpCase>& cases) {
   for (const auto& [dim, rotary] : std::vector<std::pair<int64_t, int64_t>>{
            {32, 32}, {80, 32}, {64, 64}, {96, 72}, {128, 128}, {256, 64}}) {
@@ -234,12 +226,6 @@ OpCase AttentionCase(const std::string& name, AttentionAttrs a, KvOptions kv,
                                   a.sinks ? c.Vector("sinks", a.heads) : "");
   // What leaves a graph is f32 whatever the device's values are; attention gives values.
   return c.Finish({c.b.Add(y, y)}, std::move(steps), 5e-5);
-}
-
-// Prefills of several lengths, mixed steps, decodes, a chunk over a block's edge, padding.
-std::vector<OpStep> ServingSteps() {
-  return {{{5, 33, 1}, 2, 1}, {{1, 1, 20}},      {{1, 1, 1}},   {{1, 0, 17}, 1},
-          {{60, 1, 1}, 3, 2}, {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2}};
 }
 
 void AddAttention(std::vector<OpCase>& cases) {
@@ -353,6 +339,7 @@ std::vector<OpCase> OpCases() {
   AddWeights(cases);
   AddRope(cases);
   AddAttention(cases);
+  AddLatent(cases);
   AddBlocks(cases);
   AddExperts(cases);
   AddRecurrent(cases);
@@ -373,6 +360,7 @@ std::vector<OpCase> SpeedCases() {
                                   {.block_size = 16, .max_model_len = 2048}, {{{1024}}, {{rows}}}));
   }
   AddHybridSpeed(cases);
+  AddLatentSpeed(cases);
   return cases;
 }
 

@@ -110,7 +110,9 @@ KvLayer KvLayerOf(const ir::StateGroup& group, int64_t block_size) {
   kv.head_dim = group.head_dim;
   kv.half = group.dtype != ir::DType::kF32;
   kv.brain = group.dtype == ir::DType::kBF16;
-  kv.block_bytes = kv.kv_heads * kv.head_dim * (kv.pitch + kv.block_size) * (kv.half ? 2 : 4);
+  kv.latent = group.latent;
+  kv.block_bytes =
+      kv.kv_heads * kv.head_dim * ((kv.latent ? 0 : kv.pitch) + kv.block_size) * (kv.half ? 2 : 4);
   return kv;
 }
 

@@ -56,7 +56,7 @@ inline bool Scores(const RouterArgs& a, const float* logits, float* scores) {
   return true;
 }
 
-// Only the best groups stay, by the sum of their two best; a tie goes to the lower group.
+// Only the best groups stay, by the sum of their two best or by the best; a tie goes to the lower group.
 inline void KeepGroups(const RouterArgs& a, float* ranks, float* groups) {
   const int64_t size = a.experts / a.groups;
   for (int64_t g = 0; g < a.groups; ++g) {
@@ -70,7 +70,7 @@ inline void KeepGroups(const RouterArgs& a, float* ranks, float* groups) {
         second = r;
       }
     }
-    groups[g] = first + second;
+    groups[g] = a.group_max ? first : first + second;
   }
   for (int64_t i = 0; i < a.top_groups; ++i) TakeBest(groups, a.groups);
   for (int64_t g = 0; g < a.groups; ++g) {

@@ -94,6 +94,7 @@ struct RouterArgs {
   bool sigmoid = false, normalise = false;
   float scale = 1;
   int64_t groups = 1, top_groups = 1;
+  bool group_max = false;
   const float* bias = nullptr;
 };
 // Of one token: weights and ids [top_k]. `scratch` has RouterScratchFloats.

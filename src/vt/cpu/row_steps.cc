@@ -279,6 +279,7 @@ base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
   a.scale = attrs.scale;
   a.groups = attrs.groups;
   a.top_groups = attrs.top_groups;
+  a.group_max = attrs.group_max;
   if (attrs.bias) a.bias = o.Vector(1);
   auto* ids = reinterpret_cast<int32_t*>(o.Blocks(1));
   return o.Emit(steps, x, [f = c.kernels.router, a, x, weights, ids](int64_t t) {
@@ -420,6 +421,8 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kLinear:
     case Op::kLinearAdd:
       return CompileLinear(c, id, steps);
+    case Op::kHeadLinear:
+      return CompileHeadLinear(c, id, steps);
     case Op::kGroupedLinear:
     case Op::kGroupedLinearActMul:
     case Op::kGroupedLinearSum:

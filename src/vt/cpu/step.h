@@ -98,6 +98,7 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileLinear(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileGroupedLinear(const Context& c, ir::NodeId id, Steps& steps);
+base::Status CompileHeadLinear(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileRecurrent(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileChoice(const Context& c, ir::NodeId id, Steps& steps);

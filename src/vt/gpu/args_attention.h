@@ -89,6 +89,7 @@ struct AttentionArgs {
   KvLayer kv;
   const int32_t* positions = nullptr;
   const int32_t* block_table = nullptr;
+  int32_t v_dim = 0;      // of a latent cache: how many of a vector's numbers are values
   int32_t group = 1;      // heads of q a head of k
   int32_t row_tiles = 1;  // tiles of 16 of a group's rows
   int32_t window = 0, causal = 1;
@@ -101,7 +102,8 @@ struct AttentionArgs {
   int32_t tile_heads = 1;  // heads of q in a tile of queries: divides the group
   int32_t one_stage = 0;   // shared memory has no room for two tiles of keys and values
   int32_t one_buffer = 0;  // values take the place of keys: shared memory has no room for both
-  // Of parts of a token: [2 * lanes][heads] of head_dim sums, and (maximum, sum of weights).
+  // Of parts of a token: [2 * lanes][heads] of head_dim (v_dim) sums, and (maximum, sum of
+  // weights).
   float* partial_sums = nullptr;
   float* partial_stats = nullptr;
   int32_t* counters = nullptr;  // [lanes][kv_heads * row_tiles], zero between launches

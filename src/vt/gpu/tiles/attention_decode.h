@@ -7,7 +7,7 @@
 // in the workspace, where the block that comes last merges them.
 #pragma once
 
-#include "vt/gpu/tiles/attention_common.h"
+#include "vt/gpu/tiles/attention_parts.h"
 
 namespace vt::gpu {
 
@@ -274,19 +274,16 @@ struct DecodeTile {
     MergeWaves(it, ::gpu::min(::gpu::waves(), ::gpu::max(tiles, 1)));
   }
 
-  GPU_FN bool HasSinks() const { return a.sinks != nullptr; }
-  GPU_FN float Sink(int row) const { return SinkOf(a, head * a.group + first_row + row); }
-
   // Of a row and column of this block's, over the waves that had tiles; with the sink, if any,
   // where this is all that the token has.
   struct Merged {
     float high, weight, sum;
   };
-  GPU_FN Merged Over(int waves, int row, int column, bool sink) const {
-    Merged m = {sink ? Sink(row) : -INFINITY, 0, 0};
+  GPU_FN Merged Over(const TokenParts& parts, int waves, int row, int column, bool sink) const {
+    Merged m = {sink ? parts.Sink(row) : -INFINITY, 0, 0};
     for (int w = 0; w < waves; ++w) m.high = ::gpu::max(m.high, Maxima(w)[row]);
     if (m.high == -INFINITY) return m;  // no keys
-    if (sink) m.weight = ::gpu::exp2(Sink(row) - m.high);
+    if (sink) m.weight = ::gpu::exp2(parts.Sink(row) - m.high);
     for (int w = 0; w < waves; ++w) {
       const float f = ::gpu::exp2(Maxima(w)[row] - m.high);
       m.weight += f * Weights(w)[row];
@@ -298,100 +295,29 @@ struct DecodeTile {
     return static_cast<T*>(a.out.base) + it.token * a.out.stride +
            static_cast<int64_t>(head * a.group + first_row) * a.kv.head_dim;
   }
-  // Where row 0 of a part of a token stands: a lane has at most two parts of tokens that are in
-  // other lanes too, one that ends it and one that begins it.
-  GPU_FN int64_t PartRow(const DecodeItem& it, int part) const {
-    const int lane = it.lane - it.part + part;
-    return static_cast<int64_t>(2 * lane + (part == 0 ? 1 : 0)) * a.kv.kv_heads * a.group +
-           head * a.group + first_row;
-  }
-
   GPU_FN void MergeWaves(const DecodeItem& it, int waves) const {
     const int dim = a.kv.head_dim;
+    const TokenParts parts{a, head, first_row, rows, dim};
     if (it.parts == 1) {
       T* out = OutRow(it);
       for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
-        const Merged m = Over(waves, i / dim, i % dim, HasSinks());
+        const Merged m = Over(parts, waves, i / dim, i % dim, parts.HasSinks());
         out[i] = ::gpu::from_float<T>(m.weight > 0 ? m.sum / m.weight : 0);
       }
       ::gpu::sync();  // before the next item's copies
       return;
     }
-    const int64_t at = PartRow(it, it.part);
+    const int64_t at = parts.Row(it, it.part);
     for (int i = ::gpu::thread(); i < rows * dim; i += ::gpu::threads()) {
-      const Merged m = Over(waves, i / dim, i % dim, false);
+      const Merged m = Over(parts, waves, i / dim, i % dim, false);
       a.partial_sums[at * dim + i] = m.sum;
       if (i % dim == 0) {
         a.partial_stats[2 * (at + i / dim)] = m.high;
         a.partial_stats[2 * (at + i / dim) + 1] = m.weight;
       }
     }
-    ::gpu::fence();
-    ::gpu::sync();
-    auto* last = reinterpret_cast<int*>(wave_base);
-    // One token alone goes on from a lane to the next.
-    int* counter = a.counters + (it.lane - it.part) * a.kv.kv_heads * a.row_tiles +
-                   head * a.row_tiles + first_row / 16;
-    if (::gpu::thread() == 0) {
-      *last = ::gpu::atomic_add(counter, 1) == it.parts - 1 ? 1 : 0;
-      if (*last != 0) *counter = 0;  // for the next layer
-    }
-    ::gpu::sync();
-    const bool merge = *last != 0;
-    ::gpu::sync();
-    if (merge) {
-      ::gpu::fence();
-      MergeParts(it);
-    }
-  }
-
-  GPU_FN void MergeParts(const DecodeItem& it) const {
-    const int dim = a.kv.head_dim;
-    float* high = Maxima(0);
-    float* inverse = Weights(0);
-    for (int row = ::gpu::wave(); row < rows; row += ::gpu::waves()) {
-      float m = -INFINITY, sum = 0;
-      for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
-        m = ::gpu::max(m, ::gpu::load_volatile(&a.partial_stats[2 * (PartRow(it, p) + row)]));
-      }
-      m = ::gpu::wave_max(m);
-      if (HasSinks()) m = ::gpu::max(m, Sink(row));
-      for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
-        const float* stats = &a.partial_stats[2 * (PartRow(it, p) + row)];
-        sum += ::gpu::exp2(::gpu::load_volatile(stats) - m) * ::gpu::load_volatile(stats + 1);
-      }
-      sum = ::gpu::wave_sum(sum);
-      if (HasSinks()) sum += ::gpu::exp2(Sink(row) - m);
-      if (::gpu::lane() == 0) {
-        high[row] = m;
-        inverse[row] = sum > 0 ? 1 / sum : 0;
-      }
-    }
-    ::gpu::sync();
-    // Several values at once and several parts ahead: each load takes long to come.
-    constexpr int kValues = 4;
-    T* out = OutRow(it);
-    const int count = rows * dim, step = ::gpu::threads();
-    for (int first = ::gpu::thread(); first < count; first += kValues * step) {
-      float sums[kValues] = {};
-#pragma unroll 8
-      for (int p = 0; p < it.parts; ++p) {
-        const int64_t at = PartRow(it, p);
-#pragma unroll
-        for (int k = 0; k < kValues; ++k) {
-          const int i = ::gpu::min(first + k * step, count - 1), row = i / dim;
-          const float m = ::gpu::load_volatile(&a.partial_stats[2 * (at + row)]);
-          sums[k] +=
-              ::gpu::exp2(m - high[row]) * ::gpu::load_volatile(&a.partial_sums[at * dim + i]);
-        }
-      }
-#pragma unroll
-      for (int k = 0; k < kValues; ++k) {
-        const int i = first + k * step;
-        if (i < count) out[i] = ::gpu::from_float<T>(sums[k] * inverse[i / dim]);
-      }
-    }
-    ::gpu::sync();
+    if (parts.IsLast(it, reinterpret_cast<int*>(wave_base)))
+      parts.Merge(it, OutRow(it), Maxima(0), Weights(0));
   }
 };
 
