@@ -135,14 +135,14 @@ def longrope(pairs):
 
 
 PHI3_LONG = dict(rope_parameters=longrope(6) | dict(partial_rotary_factor=0.75), max_position_embeddings=64,
-                 tie_word_embeddings=True)
+                 original_max_position_embeddings=16, tie_word_embeddings=True)
 GRANITE = dict(rope_parameters=rope(), embedding_multiplier=3.0, attention_multiplier=0.15, residual_multiplier=0.4,
                logits_scaling=2.0)
 OLMO3 = dict(rope_parameters=dict(full_attention=YARN | dict(rope_theta=500000.0), sliding_attention=rope(500000.0)),
              sliding_window=9, num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
 GLM4_MOE = dict(
-    rope_parameters=rope(**PARTIAL), num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3,
-    moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True,
+    rope_parameters=rope(**PARTIAL), n_routed_experts=8, num_experts_per_tok=3,
+    moe_intermediate_size=16, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True,
     routed_scaling_factor=1.5)
 MODELS |= {
     "phi3": ("Phi3", dict(rope_parameters=rope(), sliding_window=11), dict(dtype="bfloat16", style="flat")),
@@ -156,8 +156,8 @@ MODELS |= {
                     dict(dtype="bfloat16")),
     "glm4": ("Glm4", dict(rope_parameters=rope(**PARTIAL)), dict(dtype="bfloat16", style="flat")),
     "glm4_moe": ("Glm4Moe", GLM4_MOE | dict(n_group=4, topk_group=2), dict(dtype="bfloat16", style="flat")),
-    "glm4_moe_bias": ("Glm4Moe", GLM4_MOE | dict(use_qk_norm=False, attention_bias=True, norm_topk_prob=False,
-                                                 num_hidden_layers=2), dict(dtype="bfloat16")),
+    "glm4_moe_bias": ("Glm4Moe", GLM4_MOE | dict(use_qk_norm=False, attention_bias=True, norm_topk_prob=False),
+                      dict(dtype="bfloat16")),
     "smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0],
                                 tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
     "smollm3_interval": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3,
@@ -218,7 +218,7 @@ GGUF_MODELS |= {
     "gguf_granite_moe": ("GraniteMoe", GRANITE | SMALL | dict(num_local_experts=5, num_experts_per_tok=2,
                                                               intermediate_size=24), dict(pre="refact")),
     "gguf_glm4": ("Glm4", dict(rope_parameters=rope(**PARTIAL), **SMALL), dict(pre="glm4")),
-    "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL | dict(num_hidden_layers=2), dict(pre="glm4")),
+    "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL, dict(pre="glm4")),
     "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
                      dict(pre="smaug-bpe")),
 }

@@ -19,7 +19,6 @@ ValueId BuildGemma(Builder& b, const BuildContext& context) {
   const bool gemma3 = c.family == "gemma3";
   const vt::ir::RopeAttrs global = RopeOf(b, context, c.rope);
   const vt::ir::RopeAttrs local = gemma3 ? RopeOf(b, context, c.rope_local) : global;
-  const int64_t hd = c.head_dim;
   const auto norm = [&](ValueId v, const std::string& name) {
     return b.RmsNorm(v, name + ".weight", c.rms_norm_eps, c.norm_weight_offset);
   };
@@ -28,30 +27,14 @@ ValueId BuildGemma(Builder& b, const BuildContext& context) {
                       std::sqrt(static_cast<float>(c.hidden_size)));
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     const std::string p = fmt::format("model.layers.{}.", layer);
-    const int64_t window = c.WindowOf(layer);
-    const vt::ir::RopeAttrs& rope = window > 0 ? local : global;
-    const bool bias = c.attention_bias;
-
+    const AttentionParts parts = {
+        .rope = c.WindowOf(layer) > 0 ? &local : &global,
+        .qkv_bias = c.attention_bias,
+        .out_bias = c.attention_bias,
+        .norm = gemma3 ? AttentionParts::Norm::kHeads : AttentionParts::Norm::kNone,
+        .scale = 1 / std::sqrt(static_cast<float>(c.query_pre_attn_scalar))};
     const ValueId h = norm(x, p + "input_layernorm");
-    ValueId q =
-        b.Heads(b.Linear(h, p + "self_attn.q_proj", c.num_heads * hd, bias), c.num_heads, hd);
-    ValueId k =
-        b.Heads(b.Linear(h, p + "self_attn.k_proj", c.num_kv_heads * hd, bias), c.num_kv_heads, hd);
-    const ValueId v =
-        b.Heads(b.Linear(h, p + "self_attn.v_proj", c.num_kv_heads * hd, bias), c.num_kv_heads, hd);
-    if (gemma3) {
-      q = norm(q, p + "self_attn.q_norm");
-      k = norm(k, p + "self_attn.k_norm");
-    }
-    const vt::ir::AttentionAttrs attention = {
-        .heads = c.num_heads,
-        .kv_heads = c.num_kv_heads,
-        .head_dim = hd,
-        .scale = 1 / std::sqrt(static_cast<float>(c.query_pre_attn_scalar)),
-        .softcap = c.attn_logit_softcapping,
-        .window = window};
-    const ValueId a = b.Attention(b.Rope(q, rope), b.Rope(k, rope), v, attention, p + "self_attn");
-    const ValueId o = b.Linear(a, p + "self_attn.o_proj", c.hidden_size, bias);
+    const ValueId o = SelfAttention(b, c, layer, p + "self_attn.", h, parts);
     x = b.Add(x, norm(o, p + "post_attention_layernorm"));
     const ValueId m = Mlp(b, c, layer, p + "mlp.", norm(x, p + "pre_feedforward_layernorm"));
     x = b.Add(x, norm(m, p + "post_feedforward_layernorm"));

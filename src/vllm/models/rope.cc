@@ -34,6 +34,11 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
+// The attention factor of LongRoPE (arXiv 2402.13753).
+double LongRopeMagnitude(double factor, double original) {
+  return std::sqrt(1 + std::log(factor) / std::log(original));
+}
+
 }  // namespace
 
 base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_dim,
@@ -69,6 +74,16 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
     } else {
       attrs.magnitude = static_cast<float>(YarnMagnitude(r.factor, 1));
     }
+  } else if (r.type == "longrope") {
+    attrs.magnitude = static_cast<float>(r.attention_factor > 0 ? r.attention_factor
+                                         : r.factor <= 1        ? 1
+                                                         : LongRopeMagnitude(r.factor, original));
+    if (r.short_factor.size() != static_cast<size_t>(attrs.rotary_dim / 2) ||
+        r.long_factor.size() != r.short_factor.size()) {
+      return base::Error{base::Code::kCorrupt,
+                         fmt::format("short_factor and long_factor of longrope need {} numbers",
+                                     attrs.rotary_dim / 2)};
+    }
   } else if (r.type != "default" && r.type != "linear" && r.type != "dynamic" &&
              r.type != "llama3") {
     return base::Error{base::Code::kUnsupported,
@@ -78,6 +93,10 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
   for (int64_t i = 0; i < attrs.rotary_dim / 2; ++i) {
     double f = std::pow(theta, -2.0 * static_cast<double>(i) / dim);
     if (r.type == "linear") f /= r.factor;
+    if (r.type == "longrope") {
+      const bool beyond = static_cast<double>(max_model_len) > original;
+      f /= (beyond ? r.long_factor : r.short_factor)[static_cast<size_t>(i)];
+    }
     if (r.type == "llama3") f = Llama3Frequency(r, f);
     if (r.type == "yarn") {
       const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/os/file.h"
 #include "base/strings.h"
+#include "vllm/weights/config_rope.h"
 #include "vllm/weights/dummy.h"
 #include "vllm/weights/family.h"
 #include "vllm/weights/gguf.h"
@@ -321,8 +322,8 @@ class GgufCheckpoint final : public MappedCheckpoint {
     config_ = *std::move(config);
     for (size_t i = 0; i < parts_.size(); ++i) {
       for (const GgufTensor& t : parts_[i].tensors) {
-        if (t.name == "rope_freqs.weight") {
-          const Status status = ReadRopeFrequencies(t, i);
+        if (IsRopeTensor(t.name)) {
+          const Status status = ReadRopeTensor(t, i);
           if (!status) return status.error().In(files_[i]);
           continue;
         }
@@ -330,6 +331,11 @@ class GgufCheckpoint final : public MappedCheckpoint {
         TensorInfo info{t.dtype, t.shape, {{static_cast<int>(i), t.offset, t.bytes}}, t.bytes};
         tensors_.emplace(HfFromGguf(config_.family, t.name).value_or(t.name), std::move(info));
       }
+    }
+    if (config_.rope.type == "longrope") {
+      const Status status = CheckRope("rope_factors_short.weight, rope_factors_long.weight",
+                                      config_.max_position_embeddings, config_.rope);
+      if (!status) return status.error().In(files_[0]);
     }
     return Finish();
   }
@@ -343,23 +349,36 @@ class GgufCheckpoint final : public MappedCheckpoint {
     return false;
   }
 
-  Status ReadRopeFrequencies(const GgufTensor& t, size_t file) {
+  static bool IsRopeTensor(std::string_view name) {
+    return name == "rope_freqs.weight" || name == "rope_factors_short.weight" ||
+           name == "rope_factors_long.weight";
+  }
+
+  // Divisors of the frequencies: of every context, or of longrope's two.
+  Status ReadRopeTensor(const GgufTensor& t, size_t file) {
     const int64_t pairs = static_cast<int64_t>(static_cast<double>(config_.head_dim) *
                                                config_.rope.partial_rotary_factor) /
                           2;
     if (t.dtype != vt::ir::DType::kF32 || t.shape != std::vector<int64_t>{pairs}) {
       return Error{Code::kCorrupt,
-                   fmt::format("tensor 'rope_freqs.weight' must be f32 {}, not {} {}",
-                               ShapeText({pairs}), vt::ir::Name(t.dtype), ShapeText(t.shape))};
+                   fmt::format("tensor '{}' must be f32 {}, not {} {}", t.name, ShapeText({pairs}),
+                               vt::ir::Name(t.dtype), ShapeText(t.shape))};
     }
     std::vector<float> factors(static_cast<size_t>(pairs));
     std::memcpy(factors.data(), maps_[file].bytes().data() + t.offset, t.bytes);
     if (!std::all_of(factors.begin(), factors.end(), [](float f) { return f > 0 && f < 1e9f; })) {
-      return Error{Code::kCorrupt, "tensor 'rope_freqs.weight' must hold positive numbers"};
+      return Error{Code::kCorrupt, fmt::format("tensor '{}' must hold positive numbers", t.name)};
     }
-    config_.rope.frequency_factors = factors;
-    if (!FamilyOf(config_).own_local_rope)
-      config_.rope_local.frequency_factors = std::move(factors);
+    for (Rope* rope : {&config_.rope, &config_.rope_local}) {
+      if (rope == &config_.rope_local && FamilyOf(config_).own_local_rope) continue;
+      if (t.name == "rope_freqs.weight") {
+        rope->frequency_factors = factors;
+        continue;
+      }
+      rope->type = "longrope";
+      (t.name == "rope_factors_short.weight" ? rope->short_factor : rope->long_factor)
+          .assign(factors.begin(), factors.end());
+    }
     return {};
   }
 

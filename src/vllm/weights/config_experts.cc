@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/serialize.hpp>
+#include <cmath>
+#include <tuple>
 
 #include "base/json.h"
 #include "base/strings.h"
@@ -73,16 +75,65 @@ Status ReadSparseLayers(const json::object& o, Config& c) {
   return {};
 }
 
+// The words of DeepSeek's configurations, which GLM-4.5 and others have too.
+Status ReadDeepSeek(const json::object& o, const Experts& d, Config& c) {
+  Experts& e = c.experts = d;
+  int64_t shared = 1, dense = 1;
+  const Status status = ReadInts(
+      o, std::array<Field, 8>{{{"n_routed_experts", d.count, &e.count},
+                               {"num_experts_per_tok", d.per_token, &e.per_token},
+                               {"moe_intermediate_size", d.intermediate_size, &e.intermediate_size},
+                               {"n_shared_experts", 1, &shared},
+                               {"first_k_dense_replace", 1, &dense},
+                               {"n_group", 1, &e.groups},
+                               {"topk_group", 1, &e.top_groups},
+                               {"num_nextn_predict_layers", 0, &c.nextn_layers}}});
+  if (!status) return status;
+  const Result<bool> normalise = base::JsonBool(o, "norm_topk_prob", d.normalise);
+  if (!normalise) return normalise.error();
+  e.normalise = *normalise;
+  const Result<double> scale = base::JsonNumber(o, "routed_scaling_factor", d.scale);
+  if (!scale) return scale.error();
+  e.scale = *scale;
+  const std::string_view usual = d.sigmoid ? "sigmoid" : "softmax";
+  const Result<std::string> scores = base::JsonString(o, "scoring_func", usual);
+  if (!scores) return scores.error();
+  if (*scores != usual) {
+    return Error{Code::kUnsupported, fmt::format("scoring_func '{}' is not implemented for {}",
+                                                 base::Printable(*scores), c.family)};
+  }
+  for (const auto& [field, value, most] :
+       {std::tuple{"n_shared_experts", shared, int64_t{1} << 10},
+        {"first_k_dense_replace", dense, c.num_hidden_layers},
+        {"num_nextn_predict_layers", c.nextn_layers, int64_t{64}}}) {
+    if (value < 0 || value > most) {
+      return Error{Code::kCorrupt,
+                   fmt::format("{} is {}: it must be from 0 to {}", field, value, most)};
+    }
+  }
+  if (e.intermediate_size > 1 << 20) return CheckExperts(c);
+  e.shared_intermediate_size = shared * e.intermediate_size;
+  for (int64_t layer = 0; layer < dense; ++layer)
+    c.sparse_layers[static_cast<size_t>(layer)] = false;
+  return {};
+}
+
 }  // namespace
 
-bool IsExpertOption(std::string_view option) {
+bool IsExpertOption(const ExpertOptions& options, std::string_view option) {
   constexpr std::array<std::string_view, 6> kOptions = {"num_experts",
                                                         "num_local_experts",
                                                         "num_experts_per_tok",
                                                         "moe_intermediate_size",
                                                         "shared_expert_intermediate_size",
                                                         "norm_topk_prob"};
-  return std::find(kOptions.begin(), kOptions.end(), option) != kOptions.end();
+  constexpr std::array<std::string_view, 7> kDeepSeek = {
+      "n_routed_experts",      "num_local_experts", "n_shared_experts",     "num_experts_per_tok",
+      "moe_intermediate_size", "norm_topk_prob",    "routed_scaling_factor"};
+  const auto in = [&](const auto& list) {
+    return std::find(list.begin(), list.end(), option) != list.end();
+  };
+  return options.deepseek ? in(kDeepSeek) : in(kOptions);
 }
 
 Status ReadExperts(const json::object& o, Config& c) {
@@ -90,8 +141,10 @@ Status ReadExperts(const json::object& o, Config& c) {
   if (!family.experts) return {};
   c.sparse_layers.assign(static_cast<size_t>(c.num_hidden_layers), true);
   const Experts& d = family.experts->defaults;
+  if (family.experts->deepseek) return ReadDeepSeek(o, d, c);
   const Result<int64_t> count = CountOf(o, d.count);
   if (!count) return count.error();
+  c.experts = d;
   c.experts.count = *count;
   const Result<bool> normalise = base::JsonBool(o, "norm_topk_prob", d.normalise);
   if (!normalise) return normalise.error();
@@ -146,11 +199,26 @@ Status CheckExperts(const Config& c) {
            {{"num_experts", e.count, 1, 1 << 14},
             {"num_experts_per_tok", e.per_token, 1, std::min<int64_t>(e.count, 1024)},
             {"moe_intermediate_size", e.intermediate_size, 1, 1 << 20},
-            {"shared_expert_intermediate_size", e.shared_intermediate_size, 0, 1 << 20}}}) {
+            {"shared_expert_intermediate_size", e.shared_intermediate_size, 0, 1 << 22}}}) {
     if (b.value < b.least || b.value > b.most) {
       return Error{Code::kCorrupt, fmt::format("{} is {}: it must be from {} to {}", b.field,
                                                b.value, b.least, b.most)};
     }
+  }
+  // A group is scored by its two best.
+  if (e.groups < 1 || e.count % e.groups != 0 || (e.groups > 1 && e.count / e.groups < 2)) {
+    return Error{Code::kCorrupt, fmt::format("n_group is {}: {} experts can't be in so many groups",
+                                             e.groups, e.count)};
+  }
+  if (e.top_groups < 1 || e.top_groups > e.groups ||
+      e.top_groups * (e.count / e.groups) < e.per_token) {
+    return Error{Code::kCorrupt,
+                 fmt::format("topk_group is {}: {} experts a token don't fit into so many groups",
+                             e.top_groups, e.per_token)};
+  }
+  if (!std::isfinite(e.scale) || e.scale <= 0) {
+    return Error{Code::kCorrupt,
+                 fmt::format("routed_scaling_factor is {}: it must be a number above 0", e.scale)};
   }
   return {};
 }

@@ -9,8 +9,10 @@
 
 namespace vllm::weights {
 
+struct ExpertOptions;
+
 // Whether `option` is one that ReadExperts reads.
-bool IsExpertOption(std::string_view option);
+bool IsExpertOption(const ExpertOptions& options, std::string_view option);
 
 // Config::experts and sparse_layers, where the family has such. REQUIRES the sizes to be read.
 base::Status ReadExperts(const boost::json::object& o, Config& config);

@@ -24,13 +24,16 @@ using base::Result;
 using base::Status;
 
 // Of families with experts alone.
-constexpr std::array<std::string_view, 7> kExpertKeys = {"expert_count",
-                                                         "expert_used_count",
-                                                         "expert_feed_forward_length",
-                                                         "expert_shared_feed_forward_length",
-                                                         "expert_gating_func",
-                                                         "expert_weights_norm",
-                                                         "expert_weights_scale"};
+constexpr std::array<std::string_view, 10> kExpertKeys = {"expert_count",
+                                                          "expert_shared_count",
+                                                          "expert_group_count",
+                                                          "expert_group_used_count",
+                                                          "expert_used_count",
+                                                          "expert_feed_forward_length",
+                                                          "expert_shared_feed_forward_length",
+                                                          "expert_gating_func",
+                                                          "expert_weights_norm",
+                                                          "expert_weights_scale"};
 
 // Keys that sound like mathematics and are read below, or don't matter.
 constexpr std::array<std::string_view, 18> kKnownKeys = {"attention.layer_norm_rms_epsilon",
@@ -70,7 +73,7 @@ void ReadRopeKeys(GgufReader& r, Config& c) {
   const double factor = r.Number("rope.scaling.factor", r.Number("rope.scale_linear", 0));
   const bool own_local = FamilyOf(c).own_local_rope;
   c.rope_local = c.rope;
-  if (own_local) c.rope_local.theta = 10000;
+  if (own_local) c.rope_local.theta = FamilyOf(c).local_rope_theta;
   c.rope_local.theta = r.Number("rope.freq_base_swa", c.rope_local.theta);
 
   if (type == "yarn") {
@@ -202,31 +205,56 @@ void ReadOptionKeys(const Family& f, GgufReader& r, Config& c) {
   }
 }
 
-// llama.cpp's graphs of these architectures have experts in every layer, chosen by softmax, whose
-// weights sum to 1; a file that asks for something else is refused.
+// llama.cpp's graphs have experts in every layer but the first ones; a file that asks for another
+// router than its family's is refused.
 void ReadExpertKeys(GgufReader& r, Config& c) {
   const std::optional<ExpertOptions>& options = FamilyOf(c).experts;
   if (!options) return;
   c.sparse_layers.assign(static_cast<size_t>(c.num_hidden_layers), true);
-  Experts& e = c.experts;
+  Experts& e = c.experts = options->defaults;
+  e.normalise = true;
   e.count = r.Int("expert_count");
   e.per_token = r.Int("expert_used_count");
   if (r.error()) return;
   const int64_t of_layer = e.per_token > 0 ? c.intermediate_size / e.per_token : 0;
   e.intermediate_size = r.Int("expert_feed_forward_length",
                               options->size_is_intermediate ? c.intermediate_size : of_layer);
-  if (options->defaults.shared_intermediate_size > 0)
-    e.shared_intermediate_size = r.Int("expert_shared_feed_forward_length", c.intermediate_size);
-  for (const auto& [name, usual] : {std::pair{"expert_gating_func", 1.0},  // softmax
-                                    {"expert_weights_norm", 1.0},
-                                    {"expert_weights_scale", 1.0}}) {
-    if (!r.Has(name)) continue;
-    const double value = r.Number(name);
+  if (options->deepseek) {
+    const int64_t shared = r.Int("expert_shared_count", 0);
+    const int64_t dense = r.Int("leading_dense_block_count", 0);
+    if (dense < 0 || dense > c.num_hidden_layers)
+      r.Fail(Code::kCorrupt, "leading_dense_block_count", fmt::format("is {}", dense));
+    if (shared < 0 || shared > 1 << 10 || e.intermediate_size > 1 << 20)
+      r.Fail(Code::kCorrupt, "expert_shared_count", fmt::format("is {}", shared));
     if (r.error()) return;
-    const bool unset = value == 0 && std::string_view(name) != "expert_weights_norm";
-    if (value != usual && !unset)
-      r.Fail({Code::kUnsupported, fmt::format("metadata key '{}' = {} is not implemented for {}",
-                                              r.Key(name), value, c.family)});
+    e.shared_intermediate_size = shared * e.intermediate_size;
+    std::fill_n(c.sparse_layers.begin(), dense, false);
+    e.groups = std::max<int64_t>(r.Int("expert_group_count", 1), 1);
+    e.top_groups = std::max<int64_t>(r.Int("expert_group_used_count", 1), 1);
+    e.normalise = r.Number("expert_weights_norm", 0) != 0;
+    const double scale = r.Number("expert_weights_scale", 1);
+    e.scale = scale == 0 ? 1 : scale;
+  } else if (e.shared_intermediate_size > 0) {
+    e.shared_intermediate_size = r.Int("expert_shared_feed_forward_length", c.intermediate_size);
+  }
+  struct Usual {
+    std::string_view key;
+    double value;
+    bool zero_too;  // says nothing
+  };
+  const std::array<Usual, 5> usual = {
+      {{"expert_gating_func", e.sigmoid ? 2.0 : 1.0, true},
+       {"expert_weights_norm", e.normalise ? 1.0 : 0.0, false},
+       {"expert_weights_scale", e.scale, true},
+       {"expert_group_count", static_cast<double>(e.groups), true},
+       {"expert_group_used_count", static_cast<double>(e.top_groups), true}}};
+  for (const Usual& u : usual) {
+    const double value = r.Has(u.key) ? r.Number(u.key) : u.value;
+    if (r.error()) return;
+    if (value != u.value && !(value == 0 && u.zero_too)) {
+      r.Fail(Code::kUnsupported, u.key,
+             fmt::format("= {} is not implemented for {}", value, c.family));
+    }
   }
 }
 

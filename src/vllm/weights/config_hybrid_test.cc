@@ -1,4 +1,4 @@
-#include "vllm/weights/config_hybrid.h"
+#include "vllm/weights/config.h"
 
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ Status RefuseUnknown(const json::object& o, const Family& family) {
     const bool own = std::any_of(family.options.begin(), family.options.end(),
                                  [&](const Option& option) { return option.json == name; });
     if (!own && name != family.eps_key && !in(kKnownOptions) && !in(family.known) &&
-        !(family.experts && IsExpertOption(name))) {
+        !(family.experts && IsExpertOption(*family.experts, name))) {
       return Error{Code::kUnsupported,
                    fmt::format("{} = {}: this option is not implemented for {}", Printable(name),
                                Printable(json::serialize(value)), family.name)};
@@ -372,7 +372,8 @@ Result<Config> ConfigFromJson(const json::value& value, const json::value& gener
   if (status) status = ReadNumbers(o, f, c);
   if (status) status = ReadExperts(o, c);
   if (!status) return status.error();
-  c.attention_bias = f.takes_attention_bias && *base::JsonBool(o, "attention_bias", false);
+  c.attention_bias =
+      f.takes_attention_bias && *base::JsonBool(o, "attention_bias", f.attention_bias);
   c.mlp_bias = f.takes_mlp_bias && *base::JsonBool(o, "mlp_bias", false);
   status = ReadRope(o, c);
   if (status) status = ReadOptions(o, f, c);

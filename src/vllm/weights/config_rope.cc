@@ -32,6 +32,23 @@ constexpr std::array<std::string_view, 13> kRopeKeys = {"rope_type",
                                                         "mscale_all_dim",
                                                         "truncate"};
 
+// longrope's divisors, one a pair.
+Status ReadFactors(std::string_view where, std::string_view name, const json::value& value,
+                   Rope& rope) {
+  std::vector<double>& out = name == "short_factor" ? rope.short_factor : rope.long_factor;
+  out.clear();
+  const json::array* list = value.if_array();
+  for (const json::value& v : list == nullptr ? json::array() : *list) {
+    const double factor = v.is_number() ? v.to_number<double>() : 0;
+    if (!(factor > 0 && factor < 1e9)) list = nullptr;
+    if (list == nullptr) break;
+    out.push_back(factor);
+  }
+  if (list != nullptr) return {};
+  return Error{Code::kCorrupt,
+               fmt::format("{}.{} must be a list of positive numbers", where, name)};
+}
+
 // One dictionary of rope settings on top of what `rope` holds already.
 Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope) {
   for (const auto& [key, value] : o) {
@@ -39,6 +56,11 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
     if (value.is_null() || name == "partial_rotary_factor" || name == "finetuned") continue;
     // Which pairs turn by a picture's row and column. A text's three position ids are equal.
     if (name == "mrope_section" || name == "mrope_interleaved") continue;
+    if (name == "short_factor" || name == "long_factor") {
+      const Status status = ReadFactors(where, name, value, rope);
+      if (!status) return status;
+      continue;
+    }
     if (std::find(kRopeKeys.begin(), kRopeKeys.end(), name) == kRopeKeys.end()) {
       return Error{Code::kUnsupported,
                    fmt::format("{}.{} is not implemented", where, Printable(name))};
@@ -48,7 +70,12 @@ Status ReadDictionary(std::string_view where, const json::object& o, Rope& rope)
   if (!old_type) return old_type.error().In(std::string(where));
   const Result<std::string> type = base::JsonString(o, "rope_type", *old_type);
   if (!type) return type.error().In(std::string(where));
-  rope.type = *type;
+  rope.type = *type == "su" ? "longrope" : *type;
+  if (rope.type != "longrope" && !(rope.short_factor.empty() && rope.long_factor.empty())) {
+    return Error{Code::kUnsupported, fmt::format("{}.short_factor and long_factor are not "
+                                                 "implemented for rope_type '{}'",
+                                                 where, Printable(rope.type))};
+  }
   const std::array<std::pair<std::string_view, double*>, 10> numbers = {
       {{"rope_theta", &rope.theta},
        {"factor", &rope.factor},
@@ -122,8 +149,8 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
                  fmt::format("{}.{} is {}, which makes no sense", where, field, value)};
   };
   const auto positive = [](double v) { return std::isfinite(v) && v > 0; };
-  constexpr std::array<std::string_view, 5> kTypes = {"default", "linear", "dynamic", "llama3",
-                                                      "yarn"};
+  constexpr std::array<std::string_view, 6> kTypes = {"default", "linear", "dynamic",
+                                                      "llama3",  "yarn",   "longrope"};
   if (std::find(kTypes.begin(), kTypes.end(), rope.type) == kTypes.end()) {
     return Error{Code::kUnsupported,
                  fmt::format("{}.rope_type '{}' is not implemented (these are: {})", where,
@@ -142,6 +169,18 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
   if (rope.original_max_position_embeddings < 1) {
     return bad("original_max_position_embeddings",
                static_cast<double>(rope.original_max_position_embeddings));
+  }
+  if (rope.type == "longrope") {
+    if (rope.short_factor.empty() || rope.short_factor.size() != rope.long_factor.size()) {
+      return Error{
+          Code::kCorrupt,
+          fmt::format("{}: longrope needs short_factor and long_factor, equally long", where)};
+    }
+    const auto original = static_cast<double>(rope.original_max_position_embeddings);
+    // The files that have it leave the factor out.
+    if (rope.factor == 1) rope.factor = static_cast<double>(max_position_embeddings) / original;
+    if (!std::isfinite(rope.attention_factor) || rope.attention_factor < 0)
+      return bad("attention_factor", rope.attention_factor);
   }
   if (rope.type == "llama3") {
     if (!positive(rope.low_freq_factor)) return bad("low_freq_factor", rope.low_freq_factor);
@@ -168,6 +207,7 @@ Status ReadRope(const json::object& o, Config& config) {
   config.rope = Rope{};
   config.rope_local = Rope{};
   config.rope.theta = family.rope_theta;
+  config.rope_local.theta = family.local_rope_theta;
   config.rope.partial_rotary_factor = family.partial_rotary_factor;
 
   Status status = ReadFlat(o, own_local, config);

@@ -60,6 +60,9 @@ struct ExpertOptions {
   // Every layer has them, and the weights of a token's sum to 1: the file has no say in it.
   bool every_layer = false;
   bool size_is_intermediate = false;  // moe_intermediate_size is called intermediate_size
+  // DeepSeek's words: n_routed_experts, n_shared_experts (as many times moe_intermediate_size),
+  // first_k_dense_replace, n_group, topk_group, routed_scaling_factor.
+  bool deepseek = false;
 };
 
 struct Family {
@@ -82,6 +85,7 @@ struct Family {
   float norm_weight_offset = 0;  // what norms add to a weight that safetensors store
   bool tied = false;             // where neither configuration nor tensors say
   bool takes_attention_bias = false, takes_mlp_bias = false;
+  bool attention_bias = false;  // where the file doesn't say
   double rope_theta = 1e4, partial_rotary_factor = 1;
   double local_rope_theta = 1e4;
   bool own_local_rope = false;    // sliding layers rotate by settings of their own, unscaled

@@ -98,6 +98,15 @@ Status MakeExperts(const Config& c, LayerTensors& layer) {
   return {};
 }
 
+// Of the layers after the last, which only predict further tokens.
+bool IsNextN(const Family& family, const Config& c, const std::string& name) {
+  for (int64_t i = 0; i < c.nextn_layers; ++i) {
+    if (base::StartsWith(name, fmt::format("{}{}.", family.layers, c.num_hidden_layers + i)))
+      return true;
+  }
+  return false;
+}
+
 // A stored name as ours. Experts in one tensor carry no ".weight".
 std::string Renamed(const Family& family, std::string name) {
   for (const auto& [from, to] : family.renames) {
@@ -197,6 +206,7 @@ Status MakeVirtualTensors(const Config& c, Tensors& tensors) {
   const Family& family = FamilyOf(c);
   Tensors renamed;
   for (auto& [name, info] : tensors) {
+    if (IsNextN(family, c, name)) continue;
     if (std::any_of(family.ignored.begin(), family.ignored.end(),
                     [&](std::string_view end) { return base::EndsWith(name, end); })) {
       continue;
