@@ -15,10 +15,7 @@ std::vector<OpStep> RequestSteps() {
           {{40, 1, 1}, 3, 2}, {{1, 1, 1}, 1, 1}, {{0, 0, 0}, 2, 1}, {{1, 65, 1}}};
 }
 
-void Add(std::vector<OpCase>& cases, OpCase c) {
-  c.optional = true;
-  cases.push_back(std::move(c));
-}
+void Add(std::vector<OpCase>& cases, OpCase c) { cases.push_back(std::move(c)); }
 
 Routed Route(CaseBuilder& c, int64_t experts, RouterAttrs a) {
   return c.b.Router(c.X(experts, "logits.weight"), a, "router");
@@ -134,6 +131,97 @@ void AddGroupedLinears(std::vector<OpCase>& cases) {
   Add(cases, shared.Finish({shared.b.Add(y, z)}, TokenSteps()));
 }
 
+// A sparse layer's second half: from the norm to the sum with what came in, with a shared expert of
+// another width or without.
+OpCase ExpertBlock(const std::string& name, int64_t experts, int64_t chosen, int64_t k, int64_t n,
+                   int64_t shared, DType up, DType down, RouterAttrs router,
+                   std::vector<OpStep> steps, bool gate_first = false) {
+  CaseBuilder c(name);
+  const ValueId x = c.X(k);
+  const ValueId h = c.b.RmsNorm(x, c.Vector("norm", k), 1e-6f, 1);
+  router.top_k = chosen;
+  const Routed r = c.b.Router(c.Linear(h, "router", experts, k, DType::kF32), router, "router",
+                              router.bias ? c.Vector("bias", experts) : "");
+  const auto mlp = [&](ValueId gate, ValueId up_) {
+    return c.b.Mul(c.b.Act(gate, Activation::kSilu), up_);
+  };
+  const auto grouped = [&](ValueId v, const char* part, int64_t rows, int64_t columns, DType t) {
+    return c.Grouped(v, r.ids, part, experts, rows, columns, t);
+  };
+  ValueId y = c.b.ExpertSum(
+      grouped(mlp(grouped(h, "gate", n, k, up), grouped(h, "up", n, k, up)), "down", k, n, down),
+      r.weights);
+  if (shared > 0) {
+    const auto gate = [&] {
+      return c.b.Act(c.Linear(h, "shared.router", 1, k, DType::kF32), Activation::kSigmoid);
+    };
+    const ValueId first = gate_first ? gate() : kNone;
+    const ValueId z = c.Linear(
+        mlp(c.Linear(h, "shared.gate", shared, k, down), c.Linear(h, "shared.up", shared, k, down)),
+        "shared.down", k, shared, up);
+    y = c.b.Add(y, c.b.ScaleRows(z, gate_first ? first : gate()));
+  }
+  const ValueId sum = c.b.Add(x, y);
+  // The next layer's norm and sum read it too.
+  const ValueId next = c.b.RmsNorm(sum, c.Vector("next", k), 1e-6f);
+  return c.Finish({c.b.Add(sum, c.Linear(next, "next", k, k, up))}, std::move(steps));
+}
+
+void AddExpertBlocks(std::vector<OpCase>& cases) {
+  // Steps of few tokens, where all is fused, among others.
+  const std::vector<OpStep> steps = {{{1}}, {{1}}, {{2}}, {{3}, 1}, {{8}}, {{17}}, {{0}, 1}};
+  const DType q4 = DType::kQ4_K, q6 = DType::kQ6_K, q8 = DType::kQ8_0;
+  const auto add = [&](OpCase c) { Add(cases, std::move(c)); };
+  add(ExpertBlock("expert_block.plain", 9, 2, 256, 256, 0, q4, q6, {.normalise = true}, steps));
+  add(ExpertBlock("expert_block.shared", 9, 3, 256, 256, 512, q4, q6, {}, steps));
+  add(ExpertBlock("expert_block.shared_narrow", 40, 8, 256, 512, 256, q6, q4,
+                  {.sigmoid = true, .normalise = true, .scale = 2.5f, .bias = true}, steps, true));
+  add(ExpertBlock("expert_block.bias", 12, 5, 96, 160, 0, q8, DType::kQ4_0,
+                  {.sigmoid = true, .groups = 3, .top_groups = 2, .bias = true}, steps));
+  add(ExpertBlock("expert_block.one", 1, 1, 64, 32, 32, DType::kIQ4_NL, DType::kQ5_1, {}, steps));
+  add(ExpertBlock("expert_block.wide", 70, 11, 2048, 256, 256, q4, q4, {}, {{{1}}, {{2}}}));
+}
+
+// A layer's first half: norm, quantised q, k and v (and a gate), attention, and back.
+OpCase AttentionBlock(const std::string& name, AttentionAttrs a, int64_t k, DType t, DType v_type,
+                      bool gated, bool bias, int64_t rotary) {
+  CaseBuilder c(name, {.dtype = DType::kF16, .block_size = 16, .max_model_len = 160});
+  a.scale = 1 / std::sqrt(static_cast<float>(a.head_dim));
+  ValueId x = c.X(k);
+  for (const std::string p : {"0.", "1."}) {
+    const ValueId h = c.b.RmsNorm(x, c.Vector(p + "norm", k), 1e-6f);
+    const auto head = [&](const std::string& n, int64_t heads, DType format) {
+      return c.b.Heads(c.Linear(h, p + n, heads * a.head_dim, k, format, bias), heads, a.head_dim);
+    };
+    const auto rotated = [&](const std::string& n, int64_t heads) {
+      const ValueId y =
+          c.b.RmsNorm(head(n, heads, t), c.Vector(p + n + "_norm", a.head_dim), 1e-6f);
+      return c.b.Rope(y, Rotation(rotary));
+    };
+    const ValueId q = rotated("q", a.heads), key = rotated("k", a.kv_heads);
+    const ValueId v = head("v", a.kv_heads, v_type);
+    ValueId y = c.b.Attention(q, key, v, a, p + "attn");
+    const int64_t width = a.heads * a.head_dim;
+    if (gated) y = c.b.Mul(y, c.b.Act(c.Linear(h, p + "gate", width, k, t), Activation::kSigmoid));
+    x = c.b.Add(x, c.Linear(y, p + "o", k, width, t));
+  }
+  return c.Finish({c.b.Scale(x, 2)},
+                  {{{1}}, {{1}}, {{30}}, {{1}}, {{1}}, {{0}, 1}, {{20}, 2}, {{1}}}, 5e-5);
+}
+
+void AddAttentionBlocks(std::vector<OpCase>& cases) {
+  const DType q4 = DType::kQ4_K, q6 = DType::kQ6_K;
+  const auto add = [&](OpCase c) { Add(cases, std::move(c)); };
+  add(AttentionBlock("attention_block.h4of2", {.heads = 4, .kv_heads = 2, .head_dim = 64}, 256, q4,
+                     q6, false, false, 64));
+  add(AttentionBlock("attention_block.bias", {.heads = 3, .kv_heads = 1, .head_dim = 96}, 96,
+                     DType::kQ8_0, DType::kQ5_0, false, true, 48));
+  add(AttentionBlock("attention_block.gated", {.heads = 4, .kv_heads = 2, .head_dim = 128}, 256, q6,
+                     q4, true, false, 32));
+  add(AttentionBlock("attention_block.d256", {.heads = 2, .kv_heads = 1, .head_dim = 256}, 512, q4,
+                     q4, false, false, 256));
+}
+
 void AddSums(std::vector<OpCase>& cases) {
   for (const int64_t width : {1, 33, 100, 257}) {
     CaseBuilder c(fmt::format("expert_sum.w{}", width));
@@ -188,6 +276,8 @@ OpCase DeltaCase(const std::string& name, DeltaAttrs a, int64_t width, std::vect
 void AddExperts(std::vector<OpCase>& cases) {
   AddRouters(cases);
   AddGroupedLinears(cases);
+  AddExpertBlocks(cases);
+  AddAttentionBlocks(cases);
   AddSums(cases);
 }
 

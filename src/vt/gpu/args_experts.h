@@ -15,9 +15,26 @@ struct RouterArgs {
   float* weights = nullptr;  // [tokens][chosen]
   int32_t* ids = nullptr;
   int32_t experts = 1, chosen = 1, groups = 1, top_groups = 1;
+  int32_t group_max = 0;  // groups go by their best alone
   int32_t sigmoid = 0, normalise = 0;
   float scale = 1;
 };
+// h = rms_norm(x): y = quantize(h), and the router of the logits w h, `logits` being room for them,
+// [tokens][experts]. With gate_w, one row, gate = gate_fn(gate_w h). A wave has a row of w or
+// gate_w; block_y() is the token.
+struct NormRouterArgs {
+  RouterArgs router;
+  View x, gate;
+  RowNorm norm;
+  QuantRows y;
+  const void *w = nullptr, *gate_w = nullptr;  // of T, rows `pitch` values apart
+  int64_t pitch = 0;
+  float* logits = nullptr;
+  int32_t* counters = nullptr;  // a token; zero between launches
+  RowFn gate_fn = RowFn::kNone;
+};
+inline constexpr int kNormRouterThreads = 256;
+
 // Two floats an expert and one a group, of shared memory.
 inline constexpr int kMostExperts = 1024;
 

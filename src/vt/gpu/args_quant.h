@@ -2,6 +2,7 @@
 // host side is quant_layout.cc and quant_steps.cc.
 #pragma once
 
+#include "vt/gpu/args_attention.h"
 #include "vt/gpu/args_rows.h"
 
 namespace vt::gpu {
@@ -114,14 +115,19 @@ struct QuantizeArgs {
 };
 inline constexpr int kQuantizeThreads = 128;
 
+// The norm of rows: x / rms * (w + offset).
+struct RowNorm {
+  const float* w = nullptr;
+  float eps = 0, offset = 0;
+};
+
 // s = x + add, which `sum` keeps; y = quantize(rms_norm(s, w)). A block a row.
 struct QuantizeNormArgs {
   const Header* header = nullptr;
   View x, add, sum;  // add and sum may be absent
   QuantRows y;
   Count count;
-  const float* w = nullptr;
-  float eps = 0, offset = 0;
+  RowNorm norm;
 };
 inline constexpr int kQuantizeNormThreads = 512;
 
@@ -163,12 +169,34 @@ struct QuantGemvArgs {
 inline constexpr int kQuantUnit = 2;
 inline constexpr int kQuantGemvThreads = 256;
 
+// The same of one row of x that each block quantises for itself: rms_norm(x), where there is a
+// norm, or fn(x) * b. (linear.x has only its size.)
+struct QuantFromArgs {
+  QuantGemvArgs linear;
+  View x, b;  // b.rows.base: nullptr for none
+  RowFn fn = RowFn::kNone;
+  RowNorm norm;          // w: nullptr for none
+  int32_t x_offset = 0;  // of the quantised row in shared memory, behind the sums of waves
+  int32_t low_bytes[kQuantSegments] = {};  // of a block of each segment: what is asked for first
+};
+
+// Such a linear whose rows are heads of q, k and v: the block that comes last of those of a head
+// norms and rotates it and writes it (args_attention.h) from `raw`, where all meet.
+struct QuantHeadsArgs {
+  QuantFromArgs from;
+  KvWriteArgs write;
+  float* raw = nullptr;         // [rows]; from.linear.out is the same
+  int32_t* counters = nullptr;  // a head; zero between launches
+  int32_t head_blocks = 1;      // blocks of a head
+};
+
 // The same where every row of out has a matrix of its own, by its id, of `experts` that stand
 // expert_bytes apart: a row of x a row of out, or one for `chosen` rows of them. Without an expert
 // a row is zeros. block_y() is the row of out.
 //
 // With weights, rows of out are sums of their `chosen` rows times their weights, and the parts of a
-// block are such rows instead of shares of k.
+// block are such rows instead of shares of k. A shared expert, whose matrix is segment 1 and whose
+// weight a token's gate, is one more of them.
 struct QuantExpertArgs {
   QuantGemvArgs linear;
   const int32_t* ids = nullptr;
@@ -176,6 +204,16 @@ struct QuantExpertArgs {
   int64_t expert_bytes = 0;
   int32_t experts = 1, chosen = 1;
   int32_t shared_x = 0;  // x has a row for `chosen` ids
+  QuantRows shared;      // of the shared expert: its row of a token; codes: nullptr for none
+  Rows gate;
+  ValueType gate_type = ValueType::kF32;
+};
+
+// Of an act_mul: its result, quantised: 32 values of it a block, one a unit. block_y() is a token's
+// choice, or its shared expert, whose matrices are segments 2 and 3.
+struct QuantExpertUpArgs {
+  QuantExpertArgs experts;
+  QuantRows y, shared_y;  // shared_y.codes: nullptr for none
 };
 
 // Many rows: y = x W^T (+ bias) (+ residual) of one segment, on matrix cores. Weights are unpacked

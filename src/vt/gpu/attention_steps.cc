@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/strings.h"
-#include "vt/gpu/args_attention.h"
+#include "vt/gpu/args_latent.h"
 #include "vt/gpu/context.h"
 
 namespace vt::gpu {
@@ -81,6 +81,32 @@ DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const Dev
   return s;
 }
 
+// How the kernel of latent caches runs; it takes all tokens.
+struct LatentShape {
+  int dim = 0;  // 0: it does not run
+  bool one_stage = false;
+  int64_t shared_bytes = 0;
+  int blocks_per_unit = 1;
+};
+LatentShape LatentShapeOf(const ir::AttentionAttrs& a, ir::DType t, const DeviceFacts& d) {
+  LatentShape s;
+  const bool small = a.head_dim <= 128 && a.v_dim <= 64;
+  if (a.head_dim > 576 || a.v_dim > 512 || a.sinks || a.window != 0) return s;
+  // AMD's copies to shared memory are done when they have been asked for.
+  const bool amd = d.properties.arch.starts_with("gfx");
+  for (const bool one_stage : {amd, true}) {
+    const int64_t bytes = LatentBytes(small ? 128 : 576, ir::Info(t).bytes, one_stage ? 1 : 2);
+    if (bytes > d.properties.shared_bytes) continue;
+    s.dim = small ? 128 : 576;
+    s.one_stage = one_stage;
+    s.shared_bytes = bytes;
+    s.blocks_per_unit =
+        static_cast<int>(std::clamp<int64_t>(UnitSharedBytes(d) / (bytes + 1024), 1, 2));
+    return s;
+  }
+  return s;
+}
+
 // How the prefill kernel runs. In f32, which is for checking, there is none: the decode kernel
 // takes all tokens, as it does on devices where the prefill kernel does not fit.
 struct PrefillShape {
@@ -138,6 +164,7 @@ struct Places {
   std::vector<ListPlace> lists;
   int64_t partial_sums = 0, partial_stats = 0, counters = 0;  // offsets
   int64_t counter_count = 0;
+  int64_t block_counters = 0;  // which of them are the first of kBlockCounters
   int64_t bytes = 0;
 };
 
@@ -148,11 +175,13 @@ int64_t MostTiles(const ir::Bucket& b, int64_t tile_tokens) {
 
 ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, const DeviceFacts& d) {
   const ir::AttentionAttrs& a = AttrsOf(n);
-  const DecodeShape s = DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d);
+  const ir::DType type = g.value(n.inputs[0]).dtype;
+  const int blocks_per_unit = a.latent() ? LatentShapeOf(a, type, d).blocks_per_unit
+                                         : DecodeShapeOf(a.head_dim, type, true, d).blocks_per_unit;
   // Where there are as many requests as tokens, each has one.
   const PrefillShape prefill =
-      b.tokens > b.requests ? PrefillShapeOf(a, g.value(n.inputs[0]).dtype, d) : PrefillShape{};
-  const int64_t resident = int64_t{d.properties.units} * s.blocks_per_unit;
+      b.tokens > b.requests && !a.latent() ? PrefillShapeOf(a, type, d) : PrefillShape{};
+  const int64_t resident = int64_t{d.properties.units} * blocks_per_unit;
   return {.positions = n.inputs[2],
           .query_start = n.inputs[3],
           .seq_lens = n.inputs[4],
@@ -175,7 +204,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     const ir::AttentionAttrs& a = AttrsOf(n);
     ListPlace list = ListOf(g, n, b, d);
     rows = std::max(rows, 2 * list.lanes * a.heads);
-    values = std::max(values, 2 * list.lanes * a.heads * a.head_dim);
+    values = std::max(values, 2 * list.lanes * a.heads * a.value_dim());
     p.counter_count = std::max(p.counter_count, list.lanes * a.kv_heads * RowTiles(a));
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
@@ -188,6 +217,8 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     }
     p.lists.push_back(list);
   }
+  p.block_counters = p.counter_count;
+  if (CountsBlocks(g)) p.counter_count += kBlockCounters;
   p.partial_sums = take(values * 4);
   p.partial_stats = take(2 * rows * 4);
   p.counters = take(p.counter_count * 4);
@@ -195,7 +226,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
 }
 
 std::byte* Base(const Context& c) {
-  return c.workspace() + WorkspaceOf(c.plan.graph, c.bucket(), c.device).attention;
+  return c.workspace() + c.parts().attention;
 }
 
 AttentionList ListAt(std::byte* base, const ListPlace& p) {
@@ -212,8 +243,11 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const ir::AttentionAttrs& attrs = AttrsOf(n);
   const ir::DType type = c.value(n.inputs[0]).dtype;
   const bool aligned = c.Aligned(n.inputs[0]);
-  const DecodeShape shape = DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
-  if (shape.waves == 0) return c.Fail(id, "needs more shared memory than the device has");
+  const DecodeShape shape =
+      attrs.latent() ? DecodeShape{} : DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
+  const LatentShape latent = attrs.latent() ? LatentShapeOf(attrs, type, c.device) : LatentShape{};
+  if (shape.waves == 0 && latent.dim == 0)
+    return c.Fail(id, "needs more shared memory than the device has");
   const auto group = static_cast<size_t>(c.value(n.inputs[1]).group);
   const int64_t blocks =
       group < c.bindings.state_blocks.size() ? c.bindings.state_blocks[group] : 0;
@@ -250,13 +284,22 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.partial_stats = reinterpret_cast<float*>(base + places.partial_stats);
   a.counters = reinterpret_cast<int32_t*>(base + places.counters);
   LaunchConfig config;
+  config.early = true;
   config.grid_x = static_cast<unsigned>(list->lanes * attrs.kv_heads * a.row_tiles);
+  const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
+  const char* convert = same ? "" : "_convert";
+  if (attrs.latent()) {
+    a.v_dim = static_cast<int32_t>(attrs.v_dim);
+    a.aligned = aligned ? 1 : 0;
+    a.one_stage = latent.one_stage ? 1 : 0;
+    config.threads = static_cast<unsigned>(kLatentWaves * c.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(latent.shared_bytes);
+    c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
+    return;
+  }
   config.threads = static_cast<unsigned>(shape.waves * c.device.properties.wave);
   config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
-  config.early = true;
-  const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
-  c.Emit(id, fmt::format("attention_decode{}_d{}", same ? "" : "_convert", shape.dim), type, config,
-         a);
+  c.Emit(id, fmt::format("attention_decode{}_d{}", convert, shape.dim), type, config, a);
   if (list->tile_tokens == 0) return;
   const PrefillShape prefill = PrefillShapeOf(attrs, type, c.device);
   a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
@@ -266,8 +309,7 @@ void CompileRead(const Context& c, ir::NodeId id) {
                                         prefill.tile_heads);
   config.threads = static_cast<unsigned>(prefill.waves * c.device.properties.wave);
   config.shared_bytes = static_cast<unsigned>(prefill.shared_bytes);
-  c.Emit(id, fmt::format("attention_prefill{}_d{}", same ? "" : "_convert", prefill.dim), type,
-         config, a);
+  c.Emit(id, fmt::format("attention_prefill{}_d{}", convert, prefill.dim), type, config, a);
 }
 
 const ir::NormAttrs* NormAt(const ir::FusedAttrs& f, size_t which) {
@@ -350,14 +392,18 @@ KvLayer KvLayerOf(const ir::StateGroup& group, int64_t block_size) {
 }
 
 void CompileAttention(const Context& c, ir::NodeId id) {
-  if (c.node(id).op == ir::Op::kAttention) return CompileRead(c, id);
+  const ir::Node& n = c.node(id);
+  if (n.op == ir::Op::kAttention) return CompileRead(c, id);
+  if (n.op == ir::Op::kKvWrite && n.inputs.size() == 3) return CompileLatent(c, id);
   CompileWrite(c, id);
 }
 
 void CompileStepBegin(const Context& c) {
   const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
   std::byte* base = Base(c);
-  for (size_t begin = 0; begin < places.lists.size(); begin += AttentionBeginArgs::kMostLists) {
+  // Without a list there still are counters.
+  for (size_t begin = 0; begin == 0 || begin < places.lists.size();
+       begin += AttentionBeginArgs::kMostLists) {
     AttentionBeginArgs a;
     a.header = c.header();
     const size_t count =
@@ -378,7 +424,7 @@ void CompileStepBegin(const Context& c) {
     a.counter_count = static_cast<int32_t>(places.counter_count);
     Launch launch;
     launch.kernel = "attention_begin";
-    launch.config.grid_x = static_cast<unsigned>(count);
+    launch.config.grid_x = static_cast<unsigned>(std::max<size_t>(count, 1));
     launch.config.threads = kBeginThreads;
     // An int a wave (16 lanes at least), the classes and their maximum.
     launch.config.shared_bytes = (kBeginThreads / 16 + kCostClasses + 1) * 4;
@@ -387,6 +433,11 @@ void CompileStepBegin(const Context& c) {
     std::memcpy(launch.args.data(), &a, sizeof a);
     c.launches.push_back(std::move(launch));
   }
+}
+
+int32_t* BlockCounters(const Context& c) {
+  const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
+  return reinterpret_cast<int32_t*>(Base(c) + places.counters) + places.block_counters;
 }
 
 int64_t AttentionWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
@@ -400,7 +451,7 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
   };
   const auto cache_fits = [&](ir::ValueId state) {
     const ir::StateGroup& s = group_of(state);
-    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 8 == 0 && s.head_dim <= 256;
+    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 8 == 0 && (s.latent || s.head_dim <= 256);
   };
   switch (n.op) {
     case ir::Op::kKvWrite:
@@ -409,7 +460,9 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
       const ir::AttentionAttrs& a = AttrsOf(n);
       return cache_fits(n.inputs[1]) && a.heads % a.kv_heads == 0 &&
              g.value(n.outputs[0]).dtype == g.value(n.inputs[0]).dtype &&
-             DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves > 0;
+             (a.latent()
+                  ? LatentShapeOf(a, g.value(n.inputs[0]).dtype, d).dim
+                  : DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves) > 0;
     }
     default:
       return cache_fits(n.inputs[4]) && SharedRope(n.attrs.as<ir::FusedAttrs>()) != nullptr;

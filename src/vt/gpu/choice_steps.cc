@@ -112,7 +112,7 @@ void CompilePasses(const Context& c, ir::NodeId id, bool logprobs) {
   if (plan.vocabulary > kMostIds)
     return c.Fail(id, fmt::format("has a vocabulary of more than {}", kMostIds));
   const Rows logits = c.RowsOf(n.inputs[0]);
-  std::byte* workspace = c.workspace() + WorkspaceOf(c.plan.graph, c.bucket(), c.device).choice;
+  std::byte* workspace = c.workspace() + c.parts().choice;
   ChoiceArgs args = {.header = c.header(),
                      .logits = static_cast<const float*>(logits.base),
                      .stride = logits.stride,

@@ -13,6 +13,11 @@ std::string MatrixLayout(ir::DType value_type) {
 
 std::string Context::Suffix(ir::DType type) { return fmt::format("_{}", ir::Name(type)); }
 
+const Workspace& Context::parts() const {
+  if (!known_parts) known_parts = WorkspaceOf(plan.graph, bucket(), device);
+  return *known_parts;
+}
+
 void Context::Fail(ir::NodeId id, const std::string& what) const {
   if (!status) return;
   status = base::Error{base::Code::kInternal, fmt::format("node '{}' ({}) {}", node(id).name,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -59,6 +60,11 @@ struct RopeTables {
   std::vector<Made> made;
 };
 
+// Workspace of a plan, one after the other: a family's own part begins at its offset.
+struct Workspace {
+  int64_t attention = 0, linear = 0, experts = 0, choice = 0, bytes = 0;  // multiples of 256
+};
+
 // A rectangular weight on the device.
 struct Matrix {
   void* data = nullptr;
@@ -103,6 +109,9 @@ struct Context {
   // This plan's workspace, of at least what Target::WorkspaceBytes said.
   std::byte* workspace() const;
 
+  // Where the families' parts of it begin.
+  const Workspace& parts() const;
+
   // Fails with a sentence about a node.
   void Fail(ir::NodeId id, const std::string& what) const;
 
@@ -122,6 +131,8 @@ struct Context {
     launches.push_back(std::move(launch));
   }
   static std::string Suffix(ir::DType type);  // "_bf16"
+
+  mutable std::optional<Workspace> known_parts = {};
 };
 
 // KvLayer of a group, without data.
@@ -144,6 +155,7 @@ void CompileNode(const Context& c, ir::NodeId id);
 void CompileRows(const Context& c, ir::NodeId id);       // rows_steps.cc
 void CompileLinear(const Context& c, ir::NodeId id);     // linear_steps.cc
 void CompileAttention(const Context& c, ir::NodeId id);  // attention_steps.cc
+void CompileLatent(const Context& c, ir::NodeId id);     // latent_steps.cc
 void CompileChoice(const Context& c, ir::NodeId id);     // choice_steps.cc
 void CompileRecurrent(const Context& c, ir::NodeId id);  // recurrent_steps.cc
 
@@ -151,16 +163,17 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d);
 bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
+bool SupportsLatent(const ir::Graph& g, const ir::Node& n);
 bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
 
 // Once a step, before its first node: what attention and the sampler share (work lists, counters).
 void CompileStepBegin(const Context& c);  // attention_steps.cc
+// Counters that are zero between launches, by which the last block of some tells that it is.
+inline constexpr int64_t kBlockCounters = 512;
+bool CountsBlocks(const ir::Graph& g);
+int32_t* BlockCounters(const Context& c);  // attention_steps.cc
 
-// Workspace of a plan, one after the other: a family's own part begins at its offset.
-struct Workspace {
-  int64_t attention = 0, linear = 0, choice = 0, bytes = 0;  // offsets, multiples of 256
-};
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 int64_t AttentionWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);

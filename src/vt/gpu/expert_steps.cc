@@ -16,9 +16,13 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-// What the three forms of a grouped linear have in common.
+// What the forms of a grouped linear have in common.
 struct Grouped {
   ir::ValueId x = ir::kNone, ids = ir::kNone, weights = ir::kNone, out = ir::kNone;
+  ir::ValueId residual = ir::kNone;
+  // A shared expert: its row, its gate, its result where that is apart; its matrices.
+  ir::ValueId shared_x = ir::kNone, gate = ir::kNone, shared_out = ir::kNone;
+  std::vector<ir::ValueId> shared;
   std::vector<ir::ValueId> matrices;
   RowFn act = RowFn::kNone;
 };
@@ -29,12 +33,37 @@ Grouped Read(const ir::Node& n) {
   l.ids = n.inputs[1];
   l.out = n.outputs[0];
   size_t first = 2;
-  if (n.op == Op::kGroupedLinearSum) l.weights = n.inputs[first++];
-  l.matrices.assign(n.inputs.begin() + static_cast<int64_t>(first), n.inputs.end());
-  if (n.op == Op::kGroupedLinearActMul) {
-    const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
-    l.act = RowFnOf(parts[3].as<ir::UnaryAttrs>().fn);
+  size_t end = n.inputs.size();
+  switch (n.op) {
+    case Op::kGroupedLinearSumAdd:
+      l.residual = n.inputs[--end];
+      l.weights = n.inputs[first++];
+      break;
+    case Op::kExpertsDown:
+      l.residual = n.inputs[7];
+      l.gate = n.inputs[6];
+      l.shared = {n.inputs[5]};
+      l.shared_x = n.inputs[4];
+      end = 4;
+      l.weights = n.inputs[first++];
+      break;
+    case Op::kGroupedLinearSum:
+      l.weights = n.inputs[first++];
+      break;
+    case Op::kExpertsUp:
+      l.shared = {n.inputs[4], n.inputs[5]};
+      l.shared_out = n.outputs[1];
+      end = 4;
+      [[fallthrough]];
+    case Op::kGroupedLinearActMul:
+    case Op::kGroupedLinearActMulQuantize:
+      l.act = RowFnOf(n.attrs.as<ir::FusedAttrs>().parts[3].as<ir::UnaryAttrs>().fn);
+      break;
+    default:
+      break;
   }
+  l.matrices.assign(n.inputs.begin() + static_cast<int64_t>(first),
+                    n.inputs.begin() + static_cast<int64_t>(end));
   return l;
 }
 
@@ -78,6 +107,7 @@ class Compiler {
       : c_(c), id_(id), l_(Read(c.node(id))), s_(ShapeOf(c.plan.graph, l_, c.bucket())) {}
 
   void Run() {
+    if (ir::IsQuantised(c_.value(l_.out).dtype)) return Up();
     if (c_.value(l_.x).dtype == DType::kQ8_A32) return Gemv();
     Sort();
     int32_t column = 0;
@@ -90,19 +120,54 @@ class Compiler {
  private:
   bool SharedX() const { return c_.value(l_.x).shape.size() == 2; }
 
-  void Gemv() {
+  QuantExpertArgs Common() const {
     QuantExpertArgs a;
-    QuantGemvArgs& g = a.linear;
-    g.header = c_.header();
-    g.x = QuantRowsOf(c_, l_.x);
-    g.out = c_.RowsOf(l_.out);
-    g.out_type = ValueTypeOf(c_.value(l_.out).dtype);
-    g.count = c_.CountOf(l_.out);
-    g.act = l_.act;
+    a.linear.header = c_.header();
+    a.linear.x = QuantRowsOf(c_, l_.x);
+    a.linear.act = l_.act;
     a.ids = c_.Ints(l_.ids);
+    a.expert_bytes = ExpertBytes(c_, l_.matrices[0]);
     a.experts = static_cast<int32_t>(s_.experts);
     a.chosen = static_cast<int32_t>(s_.chosen);
     a.shared_x = SharedX() ? 1 : 0;
+    return a;
+  }
+
+  // Of an act_mul, quantised.
+  void Up() {
+    QuantExpertUpArgs u;
+    u.experts = Common();
+    QuantGemvArgs& g = u.experts.linear;
+    g.count = {Of::kTokens, 1};
+    g.segment_count = 0;
+    for (const auto& matrices : {l_.matrices, l_.shared}) {
+      for (const ir::ValueId w : matrices) g.segments[g.segment_count++].w = QuantMatrixOf(c_, w);
+    }
+    u.y = QuantRowsOf(c_, l_.out);
+    int32_t blocks = u.y.blocks;
+    if (l_.shared_out != ir::kNone) {
+      u.shared_y = QuantRowsOf(c_, l_.shared_out);
+      blocks = std::max(blocks, u.shared_y.blocks);
+    }
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>(blocks);
+    config.grid_y = static_cast<unsigned>(s_.tokens * (s_.chosen + (l_.shared.empty() ? 0 : 1)));
+    config.threads = kQuantGemvThreads;
+    config.shared_bytes = 32 * sizeof(float);
+    config.early = true;
+    c_.Emit(id_, "quant_experts_up", config, u);
+  }
+
+  void Gemv() {
+    QuantExpertArgs a = Common();
+    QuantGemvArgs& g = a.linear;
+    g.out = c_.RowsOf(l_.out);
+    g.out_type = ValueTypeOf(c_.value(l_.out).dtype);
+    g.count = c_.CountOf(l_.out);
+    if (l_.residual != ir::kNone) {
+      g.residual = c_.RowsOf(l_.residual);
+      g.residual_type = ValueTypeOf(c_.value(l_.residual).dtype);
+    }
     const bool sums = l_.weights != ir::kNone, act = l_.act != RowFn::kNone;
     if (sums) a.weights = static_cast<const float*>(c_.Address(l_.weights));
     const int64_t rows = sums ? s_.tokens : s_.pairs();
@@ -123,8 +188,14 @@ class Compiler {
           g.units += static_cast<int32_t>(QuantUnits(s.w.rows, act));
         ++g.segment_count;
       }
-      const QuantGemvPlan plan =
-          PlanQuantExperts(rows, g.units, g.x.blocks, sums ? s_.chosen : 0, c_.device);
+      if (!l_.shared.empty()) {
+        g.segments[1].w = QuantMatrixOf(c_, l_.shared[0]);
+        a.shared = QuantRowsOf(c_, l_.shared_x);
+        a.gate = c_.RowsOf(l_.gate);
+        a.gate_type = ValueTypeOf(c_.value(l_.gate).dtype);
+      }
+      const int64_t summed = sums ? s_.chosen + static_cast<int64_t>(l_.shared.size()) : 0;
+      const QuantGemvPlan plan = PlanQuantExperts(rows, g.units, g.x.blocks, summed, c_.device);
       g.parts = plan.parts;
       g.groups = plan.groups;
       LaunchConfig config;
@@ -139,8 +210,7 @@ class Compiler {
 
   void Sort() {
     tiles_ = TilesOf(s_, c_.device);
-    std::byte* workspace =
-        c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear;
+    std::byte* workspace = c_.workspace() + c_.parts().experts;
     sort_.header = c_.header();
     sort_.ids = c_.Ints(l_.ids);
     sort_.count = c_.CountOf(l_.out);
@@ -153,7 +223,11 @@ class Compiler {
     config.threads = kExpertSortThreads;
     config.shared_bytes = static_cast<unsigned>(2 * (s_.experts + 1) * 4);
     config.early = true;
-    c_.Emit(id_, "expert_sort", config, sort_);
+    // Once for all matrices that the same ids choose.
+    const auto last = std::find_if(c_.launches.rbegin(), c_.launches.rend(),
+                                   [](const Launch& l) { return l.kernel == "expert_sort"; });
+    const bool done = last != c_.launches.rend() && c_.node(last->node).inputs[1] == l_.ids;
+    if (!done) c_.Emit(id_, "expert_sort", config, sort_);
   }
 
   void Tile(ir::ValueId matrix, int32_t column) {
@@ -197,29 +271,73 @@ class Compiler {
   ExpertSortArgs sort_;
 };
 
-void CompileRouter(const Context& c, ir::NodeId id) {
-  const ir::Node& n = c.node(id);
-  const auto& r = n.attrs.as<ir::RouterAttrs>();
+// Without the logits.
+RouterArgs RouterOf(const Context& c, const ir::RouterAttrs& r, ir::ValueId bias,
+                    ir::ValueId weights, ir::ValueId ids) {
   RouterArgs a;
   a.header = c.header();
-  a.logits = c.RowsOf(n.inputs[0]);
-  if (r.bias) a.bias = c.Vector(n.inputs[1]);
-  a.count = c.CountOf(n.inputs[0]);
-  a.weights = static_cast<float*>(c.Address(n.outputs[0]));
-  a.ids = static_cast<int32_t*>(c.Address(n.outputs[1]));
-  a.experts = a.logits.width;
+  if (r.bias) a.bias = c.Vector(bias);
+  a.count = {Of::kTokens, 1};
+  a.weights = static_cast<float*>(c.Address(weights));
+  a.ids = static_cast<int32_t*>(c.Address(ids));
   a.chosen = static_cast<int32_t>(r.top_k);
   a.groups = static_cast<int32_t>(r.groups);
   a.top_groups = static_cast<int32_t>(r.top_groups);
+  a.group_max = r.group_max ? 1 : 0;
   a.sigmoid = r.sigmoid ? 1 : 0;
   a.normalise = r.normalise ? 1 : 0;
   a.scale = r.scale;
+  return a;
+}
+int64_t RouterBytes(const RouterArgs& a) { return (2 * int64_t{a.experts} + a.groups) * 4; }
+
+void CompileRouter(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  RouterArgs a =
+      RouterOf(c, n.attrs.as<ir::RouterAttrs>(), n.inputs.back(), n.outputs[0], n.outputs[1]);
+  a.logits = c.RowsOf(n.inputs[0]);
+  a.experts = a.logits.width;
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0]));
   config.threads = static_cast<unsigned>(c.device.properties.wave);
-  config.shared_bytes = static_cast<unsigned>((2 * a.experts + a.groups) * 4);
+  config.shared_bytes = static_cast<unsigned>(RouterBytes(a));
   config.early = true;
   c.Emit(id, "router", config, a);
+}
+
+void CompileNormRouter(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
+  const auto& norm = parts[0].as<ir::NormAttrs>();
+  const Matrix w = c.MatrixOf(n.inputs[2]);
+  NormRouterArgs a;
+  a.router =
+      RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs.back(), n.outputs[1], n.outputs[2]);
+  a.router.experts = static_cast<int32_t>(w.rows);
+  a.x = ViewOf(c, n.inputs[0]);
+  a.norm = {c.Vector(n.inputs[1]), norm.eps, norm.weight_offset};
+  a.y = QuantRowsOf(c, n.outputs[0]);
+  a.w = w.data;
+  a.pitch = w.pitch;
+  int64_t rows = w.rows;
+  if (n.op == Op::kNormRouterGate) {
+    a.gate_w = c.MatrixOf(n.inputs[3]).data;
+    a.gate = ViewOf(c, n.outputs[3]);
+    a.gate_fn = RowFnOf(parts[4].as<ir::UnaryAttrs>().fn);
+    ++rows;
+  }
+  a.logits = reinterpret_cast<float*>(c.workspace() + c.parts().experts);
+  a.counters = BlockCounters(c);
+  const int64_t waves = kNormRouterThreads / c.device.properties.wave;
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>((rows + waves - 1) / waves);
+  config.grid_y = static_cast<unsigned>(c.MostRows(n.inputs[0]));
+  config.threads = kNormRouterThreads;
+  // The row; then logits and what the choice needs.
+  config.shared_bytes = static_cast<unsigned>(
+      kRowsScratch * 4 + std::max(int64_t{a.y.blocks} * 128, w.rows * 4 + RouterBytes(a.router)));
+  config.early = true;
+  c.Emit(id, "norm_router", c.device.value_type, config, a);
 }
 
 void CompileSum(const Context& c, ir::NodeId id) {
@@ -248,12 +366,39 @@ void CompileExperts(const Context& c, ir::NodeId id) {
       return CompileRouter(c, id);
     case Op::kExpertSum:
       return CompileSum(c, id);
+    case Op::kNormRouter:
+    case Op::kNormRouterGate:
+      return CompileNormRouter(c, id);
     default:
       return Compiler(c, id).Run();
   }
 }
 
-bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d) {
+namespace {
+
+bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                        const DeviceFacts& d) {
+  constexpr int64_t kMostWidth = 8192;  // of a row in shared memory
+  const auto plain = [&](ir::ValueId v) {
+    return g.value(v).dtype == DType::kF32 || g.value(v).dtype == d.value_type;
+  };
+  const ir::Value &x = g.value(n.inputs[0]), &w = g.value(n.inputs[2]);
+  const bool gate = n.op == Op::kNormRouterGate;
+  const auto matrix = [&](ir::ValueId v) {
+    return g.value(v).kind == ir::ValueKind::kWeight && !IsQuantMatrix(g.value(v));
+  };
+  return plain(n.inputs[0]) && x.shape.size() == 2 && b.tokens <= kQuantTokens &&
+         x.shape.back().At(b) <= kMostWidth && x.shape.back().At(b) % 32 == 0 &&
+         w.shape[0].At(b) <= kMostExperts && matrix(n.inputs[2]) &&
+         (!gate ||
+          (matrix(n.inputs[3]) && g.value(n.inputs[3]).shape[0].At(b) == 1 && plain(n.outputs[3])));
+}
+
+}  // namespace
+
+bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                     const DeviceFacts& d) {
+  if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate) return SupportsNormRouter(g, n, b, d);
   const auto type = [&](size_t i) { return g.value(n.inputs[i]).dtype; };
   if (n.op == Op::kRouter)
     return type(0) == DType::kF32 && g.value(n.inputs[0]).shape.back().count <= kMostExperts;
@@ -262,10 +407,20 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d
   const Grouped l = Read(n);
   const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
   if (g.value(l.x).dtype == DType::kQ8_A32) {
-    if (!std::all_of(l.matrices.begin(), l.matrices.end(), quantised)) return false;
+    if (!std::all_of(l.matrices.begin(), l.matrices.end(), quantised) ||
+        !std::all_of(l.shared.begin(), l.shared.end(), quantised))
+      return false;
+    for (const ir::ValueId v : {l.residual, l.gate}) {
+      if (v != ir::kNone && g.value(v).dtype != DType::kF32 && g.value(v).dtype != d.value_type)
+        return false;
+    }
+    if (l.shared_x != ir::kNone && g.value(l.shared_x).dtype != DType::kQ8_A32) return false;
     if (l.weights != ir::kNone) return g.value(l.weights).dtype == DType::kF32;
     // A wave of an act_mul has rows of both weights.
-    return l.act == RowFn::kNone || g.value(l.matrices[0]).dtype == g.value(l.matrices[1]).dtype;
+    const auto same = [&](const std::vector<ir::ValueId>& w) {
+      return w.size() < 2 || g.value(w[0]).dtype == g.value(w[1]).dtype;
+    };
+    return l.act == RowFn::kNone || (same(l.matrices) && same(l.shared));
   }
   return n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type;
 }
@@ -273,6 +428,8 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d
 int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   int64_t bytes = 0;
   for (const ir::Node& n : g.nodes) {
+    if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate)
+      bytes = std::max(bytes, b.tokens * g.value(n.inputs[2]).shape[0].At(b) * 4);
     if (n.op != Op::kGroupedLinear || g.value(n.inputs[0]).dtype == DType::kQ8_A32) continue;
     bytes = std::max(bytes, TilesOf(ShapeOf(g, Read(n), b), d).bytes());
   }

@@ -6,8 +6,8 @@
 namespace vt::gpu {
 
 void CompileExperts(const Context& c, ir::NodeId id);
-bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d);
-// Shares the part of linears.
+bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                     const DeviceFacts& d);
 int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 
 }  // namespace vt::gpu

@@ -17,6 +17,9 @@ set(gpu_kernel_files
   rows_norm.cu
   rows_rope.cu
   rows_softmax.cu
+  latent_bf16.cu
+  latent_f16.cu
+  latent_f32.cu
   linear_bias.cu
   linear_skinny_bf16.cu
   linear_skinny_f16.cu
@@ -27,6 +30,9 @@ set(gpu_kernel_files
   experts.cu
   quant_expand.cu
   quant_experts.cu
+  quant_from.cu
+  quant_heads.cu
+  norm_router.cu
   quant_expert_tile_bf16.cu
   quant_expert_tile_f16.cu
   quant_expert_tile_f32.cu

@@ -8,7 +8,6 @@
 #include "vt/gpu/args_linear.h"
 #include "vt/gpu/blas_lt.h"
 #include "vt/gpu/context.h"
-#include "vt/gpu/expert_steps.h"
 #include "vt/gpu/linear_plan.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_steps.h"
@@ -248,8 +247,7 @@ class Compiler {
         QuantExpandBytes(shape_.rows, rows, shape_.k, c_.device) == 0)
       return false;
     LinearSegment s;
-    s.w = c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear +
-          kLibraryWorkspace;
+    s.w = c_.workspace() + c_.parts().linear + kLibraryWorkspace;
     s.bias = l_.biases.empty() ? nullptr : c_.Vector(l_.biases[i]);
     s.rows = static_cast<int32_t>(rows);
     s.column = columns_;
@@ -287,7 +285,7 @@ class Compiler {
       p.add = p.out;
       p.add_stride = p.out_stride;
     }
-    p.workspace = c_.workspace() + WorkspaceOf(c_.plan.graph, c_.bucket(), c_.device).linear;
+    p.workspace = c_.workspace() + c_.parts().linear;
     p.workspace_bytes = kLibraryWorkspace;
     auto call = add && bias ? std::nullopt : c_.device.blas->Prepare(p);
     if (!call) return false;
@@ -348,10 +346,14 @@ class Compiler {
 
 }  // namespace
 
-void CompileLinear(const Context& c, ir::NodeId id) { Compiler(c, id).Run(); }
+void CompileLinear(const Context& c, ir::NodeId id) {
+  if (IsQuantFrom(c.node(id).op)) return CompileQuantFrom(c, id);
+  Compiler(c, id).Run();
+}
 
 bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d) {
+  if (IsQuantFrom(n.op)) return SupportsQuantFrom(g, n, b, d);
   const LinearNode l = Read(n);
   const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
   if (g.value(l.x).dtype == ir::DType::kQ8_A32) {
@@ -378,8 +380,9 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
 }
 
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
-  int64_t bytes = ExpertWorkspace(g, b, d);
+  int64_t bytes = 0;
   for (const ir::Node& n : g.nodes) {
+    if (IsQuantFrom(n.op)) bytes = std::max(bytes, QuantFromWorkspace(g, n, b));
     if (n.op != Op::kLinear && n.op != Op::kLinearAdd) continue;
     const LinearNode l = Read(n);
     if (g.value(l.x).dtype == ir::DType::kQ8_A32) continue;

@@ -39,8 +39,10 @@ QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int6
   QuantGemvPlan plan = PlanQuantGemv(1, rows * units, blocks, device);
   const int64_t waves = int64_t{plan.parts} * plan.groups;
   if (chosen > 0) {
-    plan.parts =
-        static_cast<int>(std::min<int64_t>(chosen, kQuantGemvThreads / device.properties.wave));
+    // Waves that have the same number of rows, as far as that goes.
+    const int64_t most = kQuantGemvThreads / device.properties.wave,
+                  rounds = (chosen + most - 1) / most;
+    plan.parts = static_cast<int>((chosen + rounds - 1) / rounds);
     plan.groups = static_cast<int>(std::max<int64_t>(1, waves / plan.parts));
   }
   plan.shared_bytes = plan.parts * plan.groups * kQuantUnit * int64_t{sizeof(float)};

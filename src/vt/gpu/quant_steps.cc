@@ -90,9 +90,7 @@ void CompileQuantize(const Context& c, ir::NodeId id) {
     a.add = ViewOf(c, n.inputs[1]);
     a.sum = ViewOf(c, n.outputs[0]);
   }
-  a.w = c.Vector(n.inputs[add ? 2 : 1]);
-  a.eps = norm.eps;
-  a.offset = norm.weight_offset;
+  a.norm = {c.Vector(n.inputs[add ? 2 : 1]), norm.eps, norm.weight_offset};
   a.y = QuantRowsOf(c, out);
   a.count = c.CountOf(out);
   LaunchConfig config;
@@ -137,12 +135,14 @@ void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, voi
   EmitExpand(c, id, a, a.w.rows, c.device.value_type);
 }
 
-void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
-  QuantGemvArgs a;
+QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantRows& x,
+                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column) {
+  QuantGemvLaunch launch;
+  QuantGemvArgs& a = launch.args;
   a.header = c.header();
-  a.x = QuantRowsOf(c, l.x);
-  a.out = c.RowsOf(l.out);
-  a.out_type = ValueTypeOf(c.value(l.out).dtype);
+  a.x = x;
+  a.out = out;
+  a.out_type = out_type;
   if (l.residual != ir::kNone) {
     a.residual = c.RowsOf(l.residual);
     a.residual_type = ValueTypeOf(c.value(l.residual).dtype);
@@ -150,30 +150,38 @@ void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
   a.count = c.CountOf(l.x);
   a.act = l.act;
   const bool act = l.act != RowFn::kNone;
+  const size_t end = std::min<size_t>(begin + kQuantSegments, l.weights.size());
+  a.segment_count = static_cast<int32_t>(end - begin);
+  a.units = 0;
+  for (size_t i = begin; i < end; ++i) {
+    QuantSegment& s = a.segments[i - begin];
+    s.w = QuantMatrixOf(c, l.weights[i]);
+    s.bias = l.biases.empty() ? nullptr : c.Vector(l.biases[i]);
+    s.column = act ? 0 : column;
+    s.first_unit = act ? 0 : a.units;
+    column += s.w.rows;
+    if (!act || i == begin) a.units += static_cast<int32_t>(QuantUnits(s.w.rows, act));
+  }
+  begin = end;
+  const QuantGemvPlan plan = PlanQuantGemv(a.x.most_rows, a.units, a.x.blocks, c.device);
+  launch.plan = plan;
+  a.parts = plan.parts;
+  a.groups = plan.groups;
+  launch.config.grid_x = static_cast<unsigned>((a.units + plan.groups - 1) / plan.groups);
+  launch.config.grid_y = static_cast<unsigned>((a.x.most_rows + plan.at_once - 1) / plan.at_once);
+  launch.config.threads =
+      static_cast<unsigned>(plan.parts * plan.groups * c.device.properties.wave);
+  launch.config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
+  launch.config.early = true;
+  return launch;
+}
+
+void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
   int32_t column = 0;
-  for (size_t begin = 0; begin < l.weights.size(); begin += kQuantSegments) {
-    const size_t end = std::min<size_t>(begin + kQuantSegments, l.weights.size());
-    a.segment_count = static_cast<int32_t>(end - begin);
-    a.units = 0;
-    for (size_t i = begin; i < end; ++i) {
-      QuantSegment& s = a.segments[i - begin];
-      s.w = QuantMatrixOf(c, l.weights[i]);
-      s.bias = l.biases.empty() ? nullptr : c.Vector(l.biases[i]);
-      s.column = act ? 0 : column;
-      s.first_unit = act ? 0 : a.units;
-      column += s.w.rows;
-      if (!act || i == begin) a.units += static_cast<int32_t>(QuantUnits(s.w.rows, act));
-    }
-    const QuantGemvPlan plan = PlanQuantGemv(a.x.most_rows, a.units, a.x.blocks, c.device);
-    a.parts = plan.parts;
-    a.groups = plan.groups;
-    LaunchConfig config;
-    config.grid_x = static_cast<unsigned>((a.units + plan.groups - 1) / plan.groups);
-    config.grid_y = static_cast<unsigned>((a.x.most_rows + plan.at_once - 1) / plan.at_once);
-    config.threads = static_cast<unsigned>(plan.parts * plan.groups * c.device.properties.wave);
-    config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
-    config.early = true;
-    c.Emit(id, fmt::format("quant_gemv_{}", plan.at_once), config, a);
+  for (size_t begin = 0; begin < l.weights.size();) {
+    const QuantGemvLaunch launch = QuantGemvOf(c, l, QuantRowsOf(c, l.x), c.RowsOf(l.out),
+                                               ValueTypeOf(c.value(l.out).dtype), begin, column);
+    c.Emit(id, fmt::format("quant_gemv_{}", launch.plan.at_once), launch.config, launch.args);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "vt/gpu/args_quant.h"
 #include "vt/gpu/context.h"
+#include "vt/gpu/quant_plan.h"
 
 namespace vt::gpu {
 
@@ -32,6 +33,23 @@ void CompileQuantEmbed(const Context& c, ir::NodeId id);
 void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, void* to);
 // Of x in int8 blocks.
 void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l);
+// The same of its weights from `begin` on, as many as one launch takes: `column` is the first's of
+// the output, then that behind the last. Moves `begin` behind them.
+struct QuantGemvLaunch {
+  QuantGemvArgs args;
+  QuantGemvPlan plan;
+  LaunchConfig config;
+};
+QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantRows& x,
+                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column);
+
+// --- of one row that is quantised in the same launch (quant_from_steps.cc)
+bool IsQuantFrom(ir::Op op);
+void CompileQuantFrom(const Context& c, ir::NodeId id);
+bool SupportsQuantFrom(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                       const DeviceFacts& d);
+int64_t QuantFromWorkspace(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b);
+
 // One of its weights beside x of the device's values; `column` of the output is its first.
 void CompileQuantTile(const Context& c, ir::NodeId id, const QuantLinear& l, size_t weight,
                       int32_t column);

@@ -15,7 +15,7 @@ namespace {
 
 using ir::Op;
 
-enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent };
+enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent, kLatent };
 
 Family FamilyOf(Op op) {
   switch (op) {
@@ -36,6 +36,10 @@ Family FamilyOf(Op op) {
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
       return Family::kAttention;
+    case Op::kHeadLinear:
+    case Op::kLatentQuery:
+    case Op::kLatentWrite:
+      return Family::kLatent;
     case Op::kTokenFeed:
     case Op::kArgMax:
     case Op::kSample:
@@ -76,10 +80,17 @@ int64_t RoundUp(int64_t n) { return (n + 255) / 256 * 256; }
 
 }  // namespace
 
+bool CountsBlocks(const ir::Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const ir::Node& n) {
+    return n.op == Op::kNormRouter || n.op == Op::kNormRouterGate || n.op == Op::kNormQkvRopeWrite;
+  });
+}
+
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   Workspace w;
   w.linear = RoundUp(AttentionWorkspace(g, b, d));
-  w.choice = w.linear + RoundUp(LinearWorkspace(g, b, d));
+  w.experts = w.linear + RoundUp(LinearWorkspace(g, b, d));
+  w.choice = w.experts + RoundUp(ExpertWorkspace(g, b, d));
   w.bytes = w.choice + RoundUp(ChoiceWorkspace(g, b, d));
   return w;
 }
@@ -90,14 +101,15 @@ std::string GpuTarget::TargetName() const {
 
 bool GpuTarget::Supports(const ir::Graph& graph, const ir::Node& node,
                          const ir::Bucket& bucket) const {
-  if (node.op >= Op::kRmsNormQuantizeLinear) return false;  // no kernels yet
   switch (FamilyOf(node.op)) {
     case Family::kLinear:
       return SupportsLinear(graph, node, bucket, facts_);
     case Family::kAttention:
       return SupportsAttention(graph, node, bucket, facts_);
     case Family::kExperts:
-      return SupportsExperts(graph, node, facts_);
+      return SupportsExperts(graph, node, bucket, facts_);
+    case Family::kLatent:
+      return SupportsLatent(graph, node);
     case Family::kRecurrent:
       return SupportsRecurrent(graph, node, bucket, facts_);
     default:
@@ -190,6 +202,8 @@ void CompileNode(const Context& c, ir::NodeId id) {
       return CompileAttention(c, id);
     case Family::kChoice:
       return CompileChoice(c, id);
+    case Family::kLatent:
+      return CompileLatent(c, id);
     case Family::kRecurrent:
       return CompileRecurrent(c, id);
     case Family::kQuantize:
@@ -206,7 +220,7 @@ base::Result<std::vector<Launch>> CompilePlan(const ir::Plan& plan, const Bindin
   std::vector<Launch> launches;
   base::Status status;
   const Context c = {plan, bindings, layout, facts, constants, launches, status, rope_tables};
-  if (HasAttention(plan.graph)) CompileStepBegin(c);
+  if (HasAttention(plan.graph) || CountsBlocks(plan.graph)) CompileStepBegin(c);
   for (size_t n = 0; n < plan.graph.nodes.size() && status; ++n)
     CompileNode(c, static_cast<ir::NodeId>(n));
   if (!status) return status.error();

@@ -292,7 +292,7 @@ Types Rule::Fused() {
   const auto* a = Get<FusedAttrs>();
   if (a == nullptr || a->parts.size() != ComputedParts(def))
     return Bad("needs the attributes of its parts");
-  const auto least = static_cast<size_t>(def.inputs) + (IsVariadic(def) ? 1 : 0);
+  const auto least = static_cast<size_t>(def.inputs);  // parts know what they need of the rest
   if (in_.size() < least || (in_.size() > least && !IsVariadic(def)))
     return Bad(fmt::format("needs {} inputs", least));
   std::vector<Value> results(2 * def.parts.size());

@@ -36,6 +36,7 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"quant_*", 2, 2},             // 64 bytes a lane and more under way, blocks of 256
     {"quantize*", 2, 2},
     {"router*", 2, 2},
+    {"norm_router*", 2, 2},
     {"expert_sum*", 2, 2},
     {"expert_sort*", 1, 1},  // one block a node
 };

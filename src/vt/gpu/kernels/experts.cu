@@ -2,7 +2,7 @@
 
 namespace vt::gpu {
 
-GPU_KERNEL(router, RouterArgs, ::gpu::kWave) { RouterTile(args).Run(); }
+GPU_KERNEL(router, RouterArgs, ::gpu::kWave) { Router(args); }
 GPU_KERNEL(expert_sort, ExpertSortArgs, kExpertSortThreads) { SortExperts(args); }
 GPU_KERNEL(expert_sum_f32, ExpertSumArgs, kExpertSumThreads) { SumExperts<float>(args); }
 GPU_KERNEL(expert_sum_bf16, ExpertSumArgs, kExpertSumThreads) { SumExperts<::gpu::bf16>(args); }

@@ -9,4 +9,8 @@ GPU_KERNEL_BLOCKS(quant_experts_sum, QuantExpertArgs, kQuantGemvThreads, 2) {
   QuantGemv<1>(args.linear).RunExperts<true>(args);
 }
 
+GPU_KERNEL_BLOCKS(quant_experts_up, QuantExpertUpArgs, kQuantGemvThreads, 2) {
+  QuantGemv<1>(args.experts.linear).RunExpertsUp(args);
+}
+
 }  // namespace vt::gpu

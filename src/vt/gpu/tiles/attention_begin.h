@@ -190,6 +190,7 @@ GPU_FN void AttentionBegin(const AttentionBeginArgs& a) {
        i += ::gpu::blocks() * ::gpu::threads()) {
     a.counters[i] = 0;
   }
+  if (s.list.items == nullptr) return;  // counters alone
   ListDecodes(s, a.header->requests, a.header->tokens, scratch);
   if (s.tile_tokens > 0) {
     ::gpu::sync();

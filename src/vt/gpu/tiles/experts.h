@@ -15,21 +15,14 @@ GPU_FN bool Better(const Choice& a, const Choice& b) {
   return a.value > b.value || (a.value == b.value && a.index < b.index);
 }
 
-// A wave; scores and ranks of all experts in shared memory, lane l has experts l, l + kWave, ..
+// A wave; scores and ranks of all experts in `room`, lane l has experts l, l + kWave, ..
 class RouterTile {
  public:
-  GPU_FN explicit RouterTile(const RouterArgs& args)
-      : a_(args),
-        scores_(reinterpret_cast<float*>(::gpu::shared())),
-        ranks_(scores_ + args.experts),
-        groups_(ranks_ + args.experts) {}
+  GPU_FN RouterTile(const RouterArgs& args, float* room)
+      : a_(args), scores_(room), ranks_(scores_ + args.experts), groups_(ranks_ + args.experts) {}
 
-  GPU_FN void Run() {
-    ::gpu::launch_dependents();
-    ::gpu::wait_predecessor();
-    const int token = ::gpu::block();
-    if (token >= CountOf(a_.header, a_.count)) return;
-    Score(RowOf<const float>(a_.logits, token));
+  GPU_FN void Run(int token, const float* logits) {
+    Score(logits);
     ::gpu::sync_wave();
     if (a_.groups > 1) KeepBestGroups();
     Choose(token);
@@ -75,7 +68,7 @@ class RouterTile {
         second = ::gpu::max(second, ::gpu::min(first, v));
         first = ::gpu::max(first, v);
       }
-      groups_[g] = NumberOf(first + second);
+      groups_[g] = NumberOf(a_.group_max != 0 ? first : first + second);
     }
     ::gpu::sync_wave();
     ForMine([&](int e) {
@@ -128,6 +121,15 @@ class RouterTile {
   const RouterArgs& a_;
   float *scores_, *ranks_, *groups_;
 };
+
+GPU_FN void Router(const RouterArgs& a) {
+  ::gpu::launch_dependents();
+  ::gpu::wait_predecessor();
+  const int token = ::gpu::block();
+  if (token >= CountOf(a.header, a.count)) return;
+  RouterTile(a, reinterpret_cast<float*>(::gpu::shared()))
+      .Run(token, RowOf<const float>(a.logits, token));
+}
 
 // A counting sort; experts + 1 counters in shared memory, the last for ids that are no expert's.
 GPU_FN void SortExperts(const ExpertSortArgs& a) {

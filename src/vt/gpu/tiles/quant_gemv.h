@@ -7,6 +7,7 @@
 #pragma once
 
 #include "vt/gpu/tiles/quant_block.h"
+#include "vt/gpu/tiles/quantize.h"
 #include "vt/gpu/tiles/rows_map.h"
 
 namespace vt::gpu {
@@ -34,6 +35,12 @@ GPU_FN float SumsOfWave(const float (&v)[N]) {
 
 GPU_FN QuantPlanes MovedBy(const QuantPlanes& p, int64_t bytes) {
   return {p.low + bytes, p.high + bytes, p.block + bytes, p.super + bytes};
+}
+
+// By value: a pointer to one of two arguments would put both into memory.
+GPU_FN QuantRows Either(bool first, const QuantRows& a, const QuantRows& b) {
+  return {first ? a.codes : b.codes, first ? a.sums : b.sums, first ? a.most_rows : b.most_rows,
+          first ? a.blocks : b.blocks};
 }
 
 GPU_FN int Quotient(int n, const QuantDivisor& d) { return n * d.inverse >> 16; }
@@ -106,19 +113,24 @@ class QuantGemv {
 
   GPU_FN void Run() {
     ::gpu::launch_dependents();
-    const int first = ::gpu::block_y() * kTokens;
-    const int share = Quotient(a_.x.blocks + a_.parts.by - 1, a_.parts);
-    const int begin = part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
+    RunFrom(a_.x, ::gpu::block_y() * kTokens, [] { ::gpu::wait_predecessor(); });
+  }
+
+  // Of rows of x from `first` on. `wait` is called when the first weights are under way.
+  template <class Wait>
+  GPU_FN void RunFrom(const QuantRows& x, int first, Wait wait) {
+    const int share = Quotient(x.blocks + a_.parts.by - 1, a_.parts);
+    const int begin = part_ * share, end = ::gpu::min(begin + share, x.blocks);
     const Addition addition = AdditionOf(first);
-    const auto wait = [&] {
-      ::gpu::wait_predecessor();
+    const auto waits = [&] {
+      wait();
       added_ = addition.value();
     };
     float y[kValues] = {};
     if (unit_ < a_.units) {
-      Multiply(0, first, begin, end, y, wait);
+      Multiply({segment(), 0, unit_}, x, first, begin, end, y, waits);
     } else {
-      wait();
+      waits();
     }
     Keep(y);
     Write<false>(first, CountOf(a_.header, a_.count) - first);
@@ -131,23 +143,64 @@ class QuantGemv {
     ::gpu::wait_predecessor();
     const int row = ::gpu::block_y();
     const bool live = row < CountOf(a_.header, a_.count);
-    const int share = kSum ? a_.x.blocks : Quotient(a_.x.blocks + a_.parts.by - 1, a_.parts);
-    const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, a_.x.blocks);
+    const bool shares = kSum && e.shared.codes != nullptr;
+    const int step = kSum ? a_.parts.by : 1, last = kSum ? e.chosen + (shares ? 1 : 0) : 1;
     float y[kValues] = {};
-    const int step = kSum ? a_.parts.by : 1;
-    const int last = kSum ? e.chosen : 1;
     for (int j = kSum ? part_ : 0; j < last; j += step) {
+      const bool shared = kSum && j == e.chosen;
       const int pair = kSum ? row * e.chosen + j : row;
-      const int id = live ? e.ids[pair] : -1;
+      const int id = !live ? -1 : shared ? 0 : e.ids[pair];
       if (unit_ >= a_.units || id < 0 || id >= e.experts) continue;
+      const QuantRows x = Either(shared, e.shared, a_.x);
+      const int share = kSum ? x.blocks : Quotient(x.blocks + a_.parts.by - 1, a_.parts);
+      const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, x.blocks);
       float z[kValues] = {};
-      Multiply(id * e.expert_bytes, e.shared_x != 0 ? pair / e.chosen : pair, begin, end, z, [] {});
-      const float weight = kSum ? e.weights[pair] : 1;
+      Multiply({shared ? 1 : segment(), id * e.expert_bytes, unit_}, x,
+               shared            ? row
+               : e.shared_x != 0 ? pair / e.chosen
+                                 : pair,
+               begin, end, z, [] {});
+      const float weight = !kSum    ? 1
+                           : shared ? LoadAt(AddressOf(e.gate, e.gate_type, row, 0), e.gate_type)
+                                    : e.weights[pair];
 #pragma unroll
       for (int i = 0; i < kValues; ++i) y[i] += weight * z[i];
     }
     Keep(y);
     Write<true>(row, live ? 1 : 0);
+  }
+
+  // See QuantExpertUpArgs. kTokens is 1, and k is not split.
+  GPU_FN void RunExpertsUp(const QuantExpertUpArgs& u) {
+    const QuantExpertArgs& e = u.experts;
+    ::gpu::launch_dependents();
+    ::gpu::wait_predecessor();
+    const int choices = e.chosen + (u.shared_y.codes != nullptr ? 1 : 0);
+    const int token = ::gpu::block_y() / choices, j = ::gpu::block_y() % choices;
+    const bool shared = j == e.chosen;
+    const QuantRows y = Either(shared, u.shared_y, u.y);
+    if (token >= CountOf(a_.header, a_.count) || ::gpu::block() >= y.blocks) return;
+    const int pair = token * e.chosen + j, id = shared ? 0 : e.ids[pair];
+    const bool exists = id >= 0 && id < e.experts;
+    for (int i = ::gpu::wave(); i < 32; i += ::gpu::waves()) {
+      float z[kValues] = {};
+      if (exists) {
+        Multiply({shared ? 2 : 0, id * e.expert_bytes, ::gpu::block() * 32 + i}, a_.x,
+                 e.shared_x != 0 || shared ? token : pair, 0, a_.x.blocks, z, [] {});
+      }
+#pragma unroll
+      for (int r = 0; r < kValues; ++r) z[r] = ::gpu::wave_sum(z[r]);
+      float gate[1] = {z[0]};
+      ApplyFn(a_.act, 1, 0, gate);
+      if (::gpu::lane() == 0) partial()[i] = gate[0] * z[1];
+    }
+    ::gpu::sync();
+    if (::gpu::wave() != 0) return;
+    float v[kQuantizeValues];
+    const int at = ::gpu::lane() % 4 * kQuantizeValues;
+#pragma unroll
+    for (int i = 0; i < kQuantizeValues; ++i) v[i] = partial()[at + i];
+    QuantizeValues(v, y, shared ? token : pair, ::gpu::block() * 32 + at, ::gpu::lane() < 4);
   }
 
  private:
@@ -163,24 +216,29 @@ class QuantGemv {
     return s;
   }
 
+  // Where a unit's rows are: in segment s, or those of an act_mul in s and s + 1.
+  struct Place {
+    int s;
+    int64_t moved;  // bytes behind the segment's beginning
+    int unit;
+  };
   // y += what blocks [begin, end) give, of rows of x from `first` on. `wait` is called when the
   // first weights are under way.
   template <class Wait>
-  GPU_FN void Multiply(int64_t moved, int first, int begin, int end, float (&y)[kValues],
-                       Wait wait) {
-    const int s = segment();
+  GPU_FN void Multiply(const Place& place, const QuantRows& x, int first, int begin, int end,
+                       float (&y)[kValues], Wait wait) {
     QuantPlanes planes[kQuantUnit];
     int row[kQuantUnit];
 #pragma unroll
     for (int r = 0; r < kQuantUnit; ++r) {
-      const QuantSegment& segment = a_.segments[act_ ? r : s];
-      planes[r] = MovedBy(segment.w.planes, moved);
-      row[r] = ::gpu::min(act_ ? unit_ : (unit_ - segment.first_unit) * kQuantUnit + r,
+      const QuantSegment& segment = a_.segments[act_ ? place.s + r : place.s];
+      planes[r] = MovedBy(segment.w.planes, place.moved);
+      row[r] = ::gpu::min(act_ ? place.unit : (place.unit - segment.first_unit) * kQuantUnit + r,
                           segment.w.rows - 1);
     }
     // Here is the code of all formats: the kernel's arguments are not looked at.
     // 8-bit floats of more rows would keep 64 values at hand; QuantTokens() asks for one.
-    WithFormat<kTokens == 1>(a_.segments[s].w.format, [&, x_rows = a_.x](auto tag) {
+    WithFormat<kTokens == 1>(a_.segments[place.s].w.format, [&, x_rows = x](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
       QuantRow<kF> from[kQuantUnit];
 #pragma unroll

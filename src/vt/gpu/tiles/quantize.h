@@ -72,58 +72,45 @@ GPU_FN void QuantizeRows(const QuantizeArgs& a) {
   QuantizeValues(v, a.y, row, at, live);
 }
 
-// The first two chunks of a thread stay in registers: rows of 8192 values in a block of 512. What
-// is behind is read again.
-template <class T>
-GPU_FN void QuantizeNorm(const QuantizeNormArgs& a) {
+// A row of `width` values and its norm, by a block. The first two chunks of a thread stay in
+// registers: rows of 8192 values in a block of 512; what is behind is loaded again. `begin`, behind
+// the first weights, says whether there is a row; load(at, v, first) gives the values from `at` on;
+// keep(at, v, live) takes the normed ones, all lanes of a wave together.
+template <class Begin, class Load, class Keep>
+GPU_FN void NormRow(const RowNorm& norm, int width, float* scratch, Begin begin, Load load,
+                    Keep keep) {
   constexpr int kN = kQuantizeValues, kHeld = 2;
-  const int row = ::gpu::block(), width = a.y.blocks * 32;
   const int first = ::gpu::thread() * kN, step = ::gpu::threads() * kN;
   float w[kHeld][kN] = {};
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
-    if (at < width) LoadValues<false>(a.w + at, kN, w[h]);
+    if (at < width) LoadValues<false>(norm.w + at, kN, w[h]);
   }
-  ::gpu::launch_dependents();
-  ::gpu::wait_predecessor();
-  if (row >= CountOf(a.header, a.count)) return;
+  if (!begin()) return;
 
-  const bool adds = a.add.rows.base != nullptr;
-  const RowRef<T, false> x = RowRefOf<T, false>(a.x, row), add = RowRefOf<T, false>(a.add, row),
-                         sum = RowRefOf<T, false>(a.sum, row);
-  const auto load = [&](int at, float(&v)[kN]) {
-    x.load(at, kN, v);
-    if (adds) {
-      float b[kN];
-      add.load(at, kN, b);
-#pragma unroll
-      for (int j = 0; j < kN; ++j) v[j] += b[j];
-    }
-  };
   float held[kHeld][kN] = {};
   float squares = 0;
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
-    if (at < width) load(at, held[h]);
+    if (at < width) load(at, held[h], true);
 #pragma unroll
     for (int j = 0; j < kN; ++j) squares += held[h][j] * held[h][j];
-    if (adds && a.sum.rows.base != nullptr && at < width) sum.store(at, kN, held[h]);
   }
   for (int at = first + kHeld * step; at < width; at += step) {
     float v[kN];
-    load(at, v);
+    load(at, v, true);
 #pragma unroll
     for (int j = 0; j < kN; ++j) squares += v[j] * v[j];
   }
-  squares = ::gpu::block_sum(squares, reinterpret_cast<float*>(::gpu::shared()));
-  const float scale = ::gpu::rsqrt(squares / static_cast<float>(width) + a.eps);
+  squares = ::gpu::block_sum(squares, scratch);
+  const float scale = ::gpu::rsqrt(squares / static_cast<float>(width) + norm.eps);
 
   const auto finish = [&](int at, float(&v)[kN], const float(&g)[kN]) {
 #pragma unroll
-    for (int j = 0; j < kN; ++j) v[j] = v[j] * scale * (g[j] + a.offset);
-    QuantizeValues(v, a.y, row, at, at < width);
+    for (int j = 0; j < kN; ++j) v[j] = v[j] * scale * (g[j] + norm.offset);
+    keep(at, v, at < width);
   };
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) finish(first + h * step, held[h], w[h]);
@@ -133,12 +120,35 @@ GPU_FN void QuantizeNorm(const QuantizeNormArgs& a) {
     const int at = first + h * step;
     float v[kN] = {}, g[kN] = {};
     if (at < width) {
-      load(at, v);
-      LoadValues<false>(a.w + at, kN, g);
-      if (adds && a.sum.rows.base != nullptr) sum.store(at, kN, v);
+      load(at, v, false);
+      LoadValues<false>(norm.w + at, kN, g);
     }
     finish(at, v, g);
   }
+}
+
+template <class T>
+GPU_FN void QuantizeNorm(const QuantizeNormArgs& a) {
+  constexpr int kN = kQuantizeValues;
+  const int row = ::gpu::block();
+  const bool adds = a.add.rows.base != nullptr, keeps = adds && a.sum.rows.base != nullptr;
+  NormRow(
+      a.norm, a.y.blocks * 32, reinterpret_cast<float*>(::gpu::shared()),
+      [&] {
+        ::gpu::launch_dependents();
+        ::gpu::wait_predecessor();
+        return row < CountOf(a.header, a.count);
+      },
+      [&](int at, float(&v)[kN], bool first) {
+        RowRefOf<T, false>(a.x, row).load(at, kN, v);
+        if (!adds) return;
+        float b[kN];
+        RowRefOf<T, false>(a.add, row).load(at, kN, b);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) v[j] += b[j];
+        if (first && keeps) RowRefOf<T, false>(a.sum, row).store(at, kN, v);
+      },
+      [&](int at, const float(&v)[kN], bool live) { QuantizeValues(v, a.y, row, at, live); });
 }
 
 }  // namespace vt::gpu

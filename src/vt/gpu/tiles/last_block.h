@@ -1,0 +1,25 @@
+// What several blocks have made, and one of them goes on with.
+#pragma once
+
+#include "vt/gpu/gpu.h"
+
+namespace vt::gpu {
+
+// Whether this block is the last of `blocks` that come here, in all of its threads: what the others
+// wrote before can be read (load_volatile). The counter is zero before and after.
+GPU_FN bool LastOf(int* counter, int blocks) {
+  ::gpu::fence();
+  ::gpu::sync();
+  auto* last = reinterpret_cast<int*>(::gpu::shared());
+  if (::gpu::thread() == 0) {
+    *last = ::gpu::atomic_add(counter, 1) == blocks - 1 ? 1 : 0;
+    if (*last != 0) *counter = 0;
+  }
+  ::gpu::sync();
+  const bool is = *last != 0;
+  ::gpu::sync();
+  if (is) ::gpu::fence();
+  return is;
+}
+
+}  // namespace vt::gpu

@@ -1,0 +1,78 @@
+// A norm, its quantised row, and the experts that it goes to, in one launch: each block norms the
+// row for itself, a wave has a row of the router's matrix, and the block that comes last chooses.
+#pragma once
+
+#include "vt/gpu/tiles/experts.h"
+#include "vt/gpu/tiles/last_block.h"
+#include "vt/gpu/tiles/quantize.h"
+
+namespace vt::gpu {
+
+// A row of T by values in shared memory, over the wave.
+template <class T>
+GPU_FN float DotOfWave(const T* w, const float* h, int width) {
+  constexpr int kN = kChunk<T>;
+  float sum = 0;
+#pragma unroll 4
+  for (int at = ::gpu::lane() * kN; at < width; at += ::gpu::kWave * kN) {
+    float v[kN];
+    LoadValues<true>(w + at, kN, v);
+#pragma unroll
+    for (int i = 0; i < kN; ++i) sum += v[i] * h[at + i];
+  }
+  return ::gpu::wave_sum(sum);
+}
+
+template <class T>
+GPU_FN void NormRouter(const NormRouterArgs& a) {
+  constexpr int kN = kQuantizeValues;
+  const RouterArgs& r = a.router;
+  const int token = ::gpu::block_y(), width = a.y.blocks * 32;
+  float* scratch = reinterpret_cast<float*>(::gpu::shared());
+  float* h = scratch + kRowsScratch;
+  const int row = ::gpu::block() * ::gpu::waves() + ::gpu::wave();
+  const bool is_gate = row == r.experts && a.gate_w != nullptr;
+  const T* w = is_gate ? static_cast<const T*>(a.gate_w)
+                       : static_cast<const T*>(a.w) + static_cast<int64_t>(row) * a.pitch;
+  const bool exists = row < r.experts || is_gate;
+  if (exists) {
+    for (int at = ::gpu::lane() * 128; at < width * static_cast<int>(sizeof(T));
+         at += ::gpu::kWave * 128)
+      ::gpu::prefetch(reinterpret_cast<const char*>(w) + at);
+  }
+  ::gpu::launch_dependents();
+  bool live = true;
+  NormRow(
+      a.norm, width, scratch,
+      [&] {
+        ::gpu::wait_predecessor();
+        live = token < CountOf(r.header, r.count);
+        return live;
+      },
+      [&](int at, float(&v)[kN], bool) { RowRefOf<T, false>(a.x, token).load(at, kN, v); },
+      [&](int at, const float(&v)[kN], bool live_values) {
+        if (live_values) StoreValues<true>(h + at, kN, v);
+        if (::gpu::block() == 0) QuantizeValues(v, a.y, token, at, live_values);
+      });
+  if (!live) return;
+  ::gpu::sync();
+  float* logits = a.logits + token * r.experts;
+  if (exists) {
+    float v[1] = {DotOfWave(w, h, width)};
+    if (::gpu::lane() == 0) {
+      if (is_gate) {
+        ApplyFn(a.gate_fn, 1, 0, v);
+        RowRefOf<T, false>(a.gate, token).set(0, v[0]);
+      } else {
+        logits[row] = v[0];
+      }
+    }
+  }
+  if (!LastOf(a.counters + token, ::gpu::blocks()) || ::gpu::wave() != 0) return;
+  for (int e = ::gpu::lane(); e < r.experts; e += ::gpu::kWave)
+    h[e] = ::gpu::load_volatile(logits + e);
+  ::gpu::sync_wave();
+  RouterTile(r, h + r.experts).Run(token, h);
+}
+
+}  // namespace vt::gpu
