@@ -103,8 +103,8 @@ TEST(Config, OptionsThatChangeTheMathematicsAreRefusedByName) {
   ExpectRefused(R"({"sliding_window":128})", {"sliding_window"});
   ExpectRefused(R"({"qk_layernorm":true})", {"qk_layernorm"});
   ExpectRefused(R"({"use_bidirectional_attention":true})", {"use_bidirectional_attention"});
-  ExpectRefused(R"({"quantization_config":{"quant_method":"awq","bits":4}})",
-                {"quantization_config", "'awq'"});
+  ExpectRefused(R"({"quantization_config":{"quant_method":"bitsandbytes"}})",
+                {"quantization_config", "'bitsandbytes'"});
   ExpectRefused(
       R"({"layer_types":["full_attention","linear_attention","full_attention","full_attention"]})",
       {"layer_types[1]"});

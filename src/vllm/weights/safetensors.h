@@ -24,7 +24,7 @@ struct SafetensorsTensor {
 
 // Tensors in file order. Errors name the tensor and field: kCorrupt for ranges that leave the file,
 // overlap, leave a hole or disagree with the shape; kUnsupported for data types that aren't
-// implemented (F8_E4M3 and so on).
+// implemented (F8_E5M2 and so on). F8_E8M0, which only scales have, is u8.
 base::Result<std::vector<SafetensorsTensor>> ParseSafetensors(std::span<const std::byte> file);
 
 // model.safetensors.index.json: tensor name -> file name. File names with a folder in them are

@@ -65,7 +65,7 @@ TEST(Safetensors, RefusesRangesThatDisagree) {
   expect(Entry("a", "F32", "[4]", "[0.0,16.0]"), 16, "data_offsets");
   expect(Entry("a", "F32", "[4.0]", "[0,16]"), 16, "shape");
   expect(Entry("a", "F128", "[1]", "[0,16]"), 16, "F128");
-  expect(Entry("w", "F8_E4M3", "[16]", "[0,16]"), 16, "tensor 'w': data type F8_E4M3");
+  expect(Entry("w", "F8_E5M2", "[16]", "[0,16]"), 16, "tensor 'w': data type F8_E5M2");
   expect(R"("a":7)", 16, "tensor 'a'");
 }
 
