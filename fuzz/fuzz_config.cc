@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "vllm/weights/config.h"
-#include "vllm/weights/dummy.h"
+#include "vllm/weights/family.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto json = base::ParseJson(std::string_view(reinterpret_cast<const char*>(data), size));

@@ -107,6 +107,11 @@ bool IsNextN(const Family& family, const Config& c, const std::string& name) {
   return false;
 }
 
+bool IsIgnored(const Family& family, const std::string& name) {
+  return std::any_of(family.ignored.begin(), family.ignored.end(),
+                     [&](std::string_view end) { return base::EndsWith(name, end); });
+}
+
 // A stored name as ours. Experts in one tensor carry no ".weight".
 std::string Renamed(const Family& family, std::string name) {
   for (const auto& [from, to] : family.renames) {
@@ -206,11 +211,7 @@ Status MakeVirtualTensors(const Config& c, Tensors& tensors) {
   const Family& family = FamilyOf(c);
   Tensors renamed;
   for (auto& [name, info] : tensors) {
-    if (IsNextN(family, c, name)) continue;
-    if (std::any_of(family.ignored.begin(), family.ignored.end(),
-                    [&](std::string_view end) { return base::EndsWith(name, end); })) {
-      continue;
-    }
+    if (IsNextN(family, c, name) || IsIgnored(family, name)) continue;
     std::string now = Renamed(family, name);
     if (!renamed.emplace(now, std::move(info)).second)
       return Error{Code::kCorrupt,
