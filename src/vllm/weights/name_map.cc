@@ -140,7 +140,10 @@ std::optional<std::string> CanonicalName(std::string_view name) {
   for (const auto& [prefix, instead] :
        {std::pair<std::string_view, std::string_view>{"model.language_model.", "model."},
         {"language_model.model.", "model."},
-        {"language_model.", ""}}) {
+        {"language_model.", ""},
+        {"embed_tokens.", "model.embed_tokens."},  // without its head, as embedding models are
+        {"layers.", "model.layers."},
+        {"norm.", "model.norm."}}) {
     if (base::StartsWith(name, prefix))
       return std::string(instead) + std::string(name.substr(prefix.size()));
   }

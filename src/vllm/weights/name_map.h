@@ -18,9 +18,10 @@ std::optional<std::string> GgufFromHf(std::string_view family, std::string_view 
 
 // Removes the prefixes of multimodal checkpoints: "model.language_model.layers..." and
 // "language_model.model.layers..." become "model.layers...", "language_model.lm_head.weight"
-// becomes "lm_head.weight". Nothing for tensors that a text model doesn't read: those of a vision
-// or audio part ("vision_tower.", "visual.", "multi_modal_projector.") and those that only predict
-// further tokens ("mtp.").
+// becomes "lm_head.weight"; and gives a model that was stored without its head its own:
+// "layers..." becomes "model.layers...". Nothing for tensors that a text model doesn't read: those
+// of a vision or audio part ("vision_tower.", "visual.", "multi_modal_projector.") and those that
+// only predict further tokens ("mtp.").
 std::optional<std::string> CanonicalName(std::string_view name);
 
 }  // namespace vllm::weights

@@ -65,6 +65,9 @@ TEST(NameMap, MultimodalPrefixesGoAndVisionTensorsAreLeftOut) {
   EXPECT_EQ(CanonicalName("model.language_model.layers.0.input_layernorm.weight"),
             "model.layers.0.input_layernorm.weight");
   EXPECT_EQ(CanonicalName("language_model.model.norm.weight"), "model.norm.weight");
+  EXPECT_EQ(CanonicalName("layers.0.input_layernorm.weight"),
+            "model.layers.0.input_layernorm.weight");
+  EXPECT_EQ(CanonicalName("norm.weight"), "model.norm.weight");
   EXPECT_EQ(CanonicalName("language_model.lm_head.weight"), "lm_head.weight");
   EXPECT_EQ(CanonicalName("vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"),
             std::nullopt);
