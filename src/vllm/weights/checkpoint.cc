@@ -110,6 +110,9 @@ class MappedCheckpoint : public Checkpoint {
     if (!status) return status.error();
     return std::span<const std::byte>(bytes);
   }
+  TensorPiece Stored(const TensorPiece& piece) const override {
+    return IsMapped(piece) ? piece : QuantisedOf(piece).codes;
+  }
   void DropPages(const std::string& name) const override {
     const TensorInfo* info = Find(name);
     if (info == nullptr) return;

@@ -33,7 +33,7 @@ struct OpenOptions {
 
 // A range of a file.
 struct TensorPiece {
-  int file = 0;         // index into files()
+  int file = 0;         // index into files(); below zero: made of stored codes and scales
   uint64_t offset = 0;  // from the file's begin
   uint64_t bytes = 0;
 };
@@ -48,6 +48,7 @@ struct TensorInfo {
   // Of a tensor whose values don't stand one after another in its one piece: values between
   // neighbours of each dimension (LayerTensors::View). Of block formats the last is 1.
   std::vector<int64_t> strides = {};
+  bool dense = false;  // is held in a plain type whatever it is stored as: matrices of heads
 };
 
 // After Open, const methods are thread-safe.
@@ -80,6 +81,9 @@ class Checkpoint {
   // [E, N, K] those of one expert. REQUIRES: begin <= end <= the tensor's bytes.
   virtual base::Result<std::span<const std::byte>> Range(const std::string& name, uint64_t begin,
                                                          uint64_t end) const;
+
+  // Where in files() the piece's bytes are; of one that is made, where all its codes are.
+  virtual TensorPiece Stored(const TensorPiece& piece) const { return piece; }
 
   // The tensor's bytes are not needed for now: gives memory back. A later Data() brings the same
   // bytes.
