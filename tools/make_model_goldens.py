@@ -164,6 +164,26 @@ MODELS |= {
                                          no_rope_layer_interval=3), dict(dtype="bfloat16")),
 }
 
+# Latent attention: with and without a rank of queries, experts in groups, scaled rope in the scores' scale.
+MLA = dict(kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=8, num_experts_per_tok=3,
+           moe_intermediate_size=16, n_shared_experts=2, first_k_dense_replace=1, num_key_value_heads=4, head_dim=8,
+           hidden_size=48, intermediate_size=48)
+MSCALE = YARN | dict(mscale=0.707, mscale_all_dim=0.707)
+MODELS |= {
+    "deepseek_v2": ("DeepseekV2", MLA | dict(rope_parameters=MSCALE, q_lora_rank=28, topk_method="group_limited_greedy",
+                                             n_group=4, topk_group=2, routed_scaling_factor=4.0),
+                    dict(dtype="bfloat16", style="flat")),
+    "deepseek_v2_lite": ("DeepseekV2", MLA | dict(rope_parameters=rope(), q_lora_rank=None, topk_method="greedy",
+                                                  num_attention_heads=3, num_key_value_heads=3, hidden_size=36),
+                         dict(dtype="float16")),
+    "deepseek_v3": ("DeepseekV3", MLA | dict(rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0), q_lora_rank=28,
+                                             n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5),
+                    dict(dtype="bfloat16", style="flat")),
+    "deepseek_v3_halves": ("DeepseekV3", MLA | dict(rope_parameters=rope(), q_lora_rank=None, n_group=1, topk_group=1,
+                                                    norm_topk_prob=False, rope_interleave=False, attention_bias=True),
+                           dict(dtype="bfloat16")),
+}
+
 # As published: experts in blocks of 32 four-bit floats with an exponent each.
 MODELS |= {"gpt_oss_mxfp4": ("GptOss", GPT_OSS | dict(num_hidden_layers=2, intermediate_size=32),
                              dict(dtype="bfloat16", style="flat", mxfp4=True))}
@@ -205,6 +225,16 @@ GGUF_MODELS |= {
     "gguf_qwen3_5_moe": ("Qwen3_5MoeText", dict(
         rope_parameters=rope(1000000.0, **MROPE), head_dim=32, layer_types=LINEAR_FULL_LINEAR[:2],
         shared_expert_intermediate_size=40, **GGUF_EXPERTS, **GGUF_DELTA), dict(pre="qwen2", nextn=True)),
+}
+
+SMALL_MLA = dict(hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key_value_heads=2)
+GGUF_MODELS |= {
+    "gguf_deepseek_v2": ("DeepseekV2", MLA | SMALL_MLA | dict(rope_parameters=MSCALE, q_lora_rank=None, topk_method="greedy"),
+                         dict(pre="deepseek-llm")),
+    "gguf_deepseek_v3": ("DeepseekV3", MLA | SMALL_MLA | dict(rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0),
+                                                  q_lora_rank=28, n_group=4, topk_group=2, norm_topk_prob=True,
+                                                  routed_scaling_factor=2.5, scoring_func="sigmoid"),
+                         dict(pre="deepseek-v3")),
 }
 
 GGUF_MODELS |= {"gguf_gpt_oss": ("GptOss", GPT_OSS, dict(pre="gpt-4o"))}
@@ -258,8 +288,8 @@ def random_model(prefix, settings, seed):
                 tensor.copy_(0.3 * noise + (0.0 if shifted and not key.endswith("linear_attn.norm.weight") else 1.0))
             elif key.endswith("A_log"):  # some heads forget in a token, some remember the whole prompt
                 tensor.copy_(noise - 1.5)
-            elif key.endswith("bias"):
-                tensor.copy_(0.5 * noise)
+            elif key.endswith("bias"):  # OLMo's queries and keys are normed behind it
+                tensor.copy_((1.5 if prefix == "Olmo2" else 0.5) * noise)
             elif "embed_tokens" in key:
                 tensor.copy_(0.3 * noise)
             elif key.endswith("experts.gate_up_proj") and prefix == "GptOss":  # into the clamp
