@@ -36,12 +36,17 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
   return ids;
 }
 
+DType PlainIfDense(const weights::TensorInfo& info) {
+  return info.dense && vt::ir::IsQuantised(info.dtype) ? DType::kF16 : info.dtype;
+}
+
 // The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as the device
 // says unless f32 is asked for.
 DType HeldType(const weights::TensorInfo& info, const LoadOptions& options,
                const vt::ir::Target* target) {
   if (info.shape.size() < 2 || options.dtype == "float32") return DType::kF32;
-  return target != nullptr ? target->HeldFormat(info.dtype) : info.dtype;
+  const DType stored = PlainIfDense(info);
+  return target != nullptr ? target->HeldFormat(stored) : stored;
 }
 
 // The type of cached keys and values: that of values between nodes, but half of f32's size unless
@@ -195,10 +200,18 @@ base::Status LoadMatrix(const weights::Checkpoint& checkpoint, const WeightPlan:
     checkpoint.DropBytes(one.name, begin + from, begin + to);
   };
   std::vector<float> floats;
+  std::vector<std::byte> plain;
   if (one.weight.format == DType::kF32 && info.dtype != DType::kF32) {
     view.format = DType::kF32;
     floats = ToFloats(info.dtype, *data, count);
     view.data = reinterpret_cast<const std::byte*>(floats.data());
+    view.release = {};
+  } else if (PlainIfDense(info) != info.dtype) {
+    view.format = PlainIfDense(info);
+    floats = ToFloats(info.dtype, *data, count);
+    plain.resize(static_cast<size_t>(vt::ir::Bytes(view.format, count)));
+    vt::ir::Quantize(view.format, floats.data(), plain.data(), count);
+    view.data = plain.data();
     view.release = {};
   }
   return backend.Repack(view, one.weight.layout, memory);

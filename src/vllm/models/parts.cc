@@ -80,6 +80,7 @@ ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::strin
                 .scale = static_cast<float>(e.scale),
                 .groups = e.groups,
                 .top_groups = e.top_groups,
+                .group_max = !e.sigmoid,  // DeepSeek-V2's
                 .bias = e.bias},
                prefix + "router", e.bias ? prefix + "gate.e_score_correction_bias" : "");
   const std::string p = prefix + "experts.";

@@ -169,7 +169,9 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, GgufReader
     return;
   }
   c.head_dim = r.Int("attention.key_length", c.hidden_size / c.num_heads);
-  if (r.Int("attention.value_length", c.head_dim) != c.head_dim) {
+  const std::vector<std::string_view>& known = FamilyOf(c).known;
+  const bool own = std::find(known.begin(), known.end(), "attention.value_length") != known.end();
+  if (!own && r.Int("attention.value_length", c.head_dim) != c.head_dim) {
     r.Fail({Code::kUnsupported,
             fmt::format("metadata key '{}' that differs from key_length is not implemented",
                         r.Key("attention.value_length"))});
@@ -220,6 +222,9 @@ void ReadExpertKeys(GgufReader& r, Config& c) {
   e.intermediate_size = r.Int("expert_feed_forward_length",
                               options->size_is_intermediate ? c.intermediate_size : of_layer);
   if (options->deepseek) {
+    // What is not said is the family's.
+    if (const int64_t scores = r.Int("expert_gating_func", 0); scores != 0)
+      e.sigmoid = e.bias = scores == 2;
     const int64_t shared = r.Int("expert_shared_count", 0);
     const int64_t dense = r.Int("leading_dense_block_count", 0);
     if (dense < 0 || dense > c.num_hidden_layers)
