@@ -147,7 +147,7 @@ GLM4_MOE = dict(
 MODELS |= {
     "phi3": ("Phi3", dict(rope_parameters=rope(), sliding_window=11), dict(dtype="bfloat16", style="flat")),
     "phi3_long": ("Phi3", PHI3_LONG, dict(dtype="bfloat16")),
-    "olmo2": ("Olmo2", dict(rope_parameters=rope(500000.0), attention_bias=True, head_dim=20, **ODD),
+    "olmo2": ("Olmo2", dict(rope_parameters=rope(100.0), attention_bias=True, head_dim=20, **ODD),
               dict(dtype="bfloat16", style="flat")),
     "olmo3": ("Olmo3", OLMO3, dict(dtype="bfloat16")),
     "granite": ("Granite", GRANITE | dict(tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
@@ -288,6 +288,8 @@ def random_model(prefix, settings, seed):
                 tensor.copy_(0.3 * noise + (0.0 if shifted and not key.endswith("linear_attn.norm.weight") else 1.0))
             elif key.endswith("A_log"):  # some heads forget in a token, some remember the whole prompt
                 tensor.copy_(noise - 1.5)
+            elif key.endswith("sinks"):  # as much as several keys
+                tensor.copy_(2.5 + 0.5 * noise)
             elif key.endswith("bias"):  # OLMo's queries and keys are normed behind it
                 tensor.copy_((1.5 if prefix == "Olmo2" else 0.5) * noise)
             elif "embed_tokens" in key:
