@@ -14,6 +14,7 @@ import numpy as np
 HALVES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
+    "MXFP4": [],
 }
 
 
@@ -29,6 +30,8 @@ def main() -> None:
         for offset in offsets:
             halves = random.normal(0, 0.1, count).astype("<f2")
             data[:, offset:offset + 2] = halves.view(np.uint8).reshape(count, 2)
+        if name == "MXFP4":
+            data[:, 0] = random.integers(118, 128, count)
         (out / f"{name}.blocks").write_bytes(data.tobytes())
         values = gguf.quants.dequantize(data, kind).astype("<f4")
         assert values.size == count * block and np.isfinite(values).all()

@@ -26,7 +26,7 @@ TEST(Dummy, EveryFormatHasMeanZeroAndTheInitializersDeviation) {
   for (const DType type :
        {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
         DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
-        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
+        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
     const std::vector<float> v = Values(type, "w", 0, 16384);
     double sum = 0, squares = 0;
     for (const float f : v) {

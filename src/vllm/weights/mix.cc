@@ -65,19 +65,19 @@ struct Mix::Entry {
 };
 
 std::span<const Mix::Entry> Mix::Table() {
-  static constexpr std::array<Entry, 23> kTable = {{
-      {"Q2_K_S", Kind::kQ2KS, DType::kQ2_K, 21},  {"Q2_K", Kind::kQ2K, DType::kQ2_K, 10},
-      {"Q3_K_S", Kind::kQ3KS, DType::kQ3_K, 11},  {"Q3_K_M", Kind::kQ3KM, DType::kQ3_K, 12},
-      {"Q3_K", Kind::kQ3KM, DType::kQ3_K, 12},    {"Q3_K_L", Kind::kQ3KL, DType::kQ3_K, 13},
-      {"IQ4_XS", Kind::kIQ4, DType::kIQ4_XS, 30}, {"IQ4_NL", Kind::kIQ4, DType::kIQ4_NL, 25},
-      {"Q4_0", Kind::kUniform, DType::kQ4_0, 2},  {"Q4_K_S", Kind::kQ4KS, DType::kQ4_K, 14},
-      {"Q4_K_M", Kind::kQ4KM, DType::kQ4_K, 15},  {"Q4_K", Kind::kQ4KM, DType::kQ4_K, 15},
-      {"Q4_1", Kind::kUniform, DType::kQ4_1, 3},  {"Q5_0", Kind::kUniform, DType::kQ5_0, 8},
-      {"Q5_K_S", Kind::kQ5KS, DType::kQ5_K, 16},  {"Q5_K_M", Kind::kQ5KM, DType::kQ5_K, 17},
-      {"Q5_K", Kind::kQ5KM, DType::kQ5_K, 17},    {"Q5_1", Kind::kUniform, DType::kQ5_1, 9},
-      {"Q6_K", Kind::kQ6K, DType::kQ6_K, 18},     {"Q8_0", Kind::kUniform, DType::kQ8_0, 7},
-      {"F16", Kind::kPlain, DType::kF16, 1},      {"BF16", Kind::kPlain, DType::kBF16, 32},
-      {"F32", Kind::kPlain, DType::kF32, 0},
+  static constexpr std::array<Entry, 24> kTable = {{
+      {"Q2_K_S", Kind::kQ2KS, DType::kQ2_K, 21},      {"Q2_K", Kind::kQ2K, DType::kQ2_K, 10},
+      {"Q3_K_S", Kind::kQ3KS, DType::kQ3_K, 11},      {"Q3_K_M", Kind::kQ3KM, DType::kQ3_K, 12},
+      {"Q3_K", Kind::kQ3KM, DType::kQ3_K, 12},        {"Q3_K_L", Kind::kQ3KL, DType::kQ3_K, 13},
+      {"IQ4_XS", Kind::kIQ4, DType::kIQ4_XS, 30},     {"IQ4_NL", Kind::kIQ4, DType::kIQ4_NL, 25},
+      {"Q4_0", Kind::kUniform, DType::kQ4_0, 2},      {"Q4_K_S", Kind::kQ4KS, DType::kQ4_K, 14},
+      {"Q4_K_M", Kind::kQ4KM, DType::kQ4_K, 15},      {"Q4_K", Kind::kQ4KM, DType::kQ4_K, 15},
+      {"Q4_1", Kind::kUniform, DType::kQ4_1, 3},      {"Q5_0", Kind::kUniform, DType::kQ5_0, 8},
+      {"Q5_K_S", Kind::kQ5KS, DType::kQ5_K, 16},      {"Q5_K_M", Kind::kQ5KM, DType::kQ5_K, 17},
+      {"Q5_K", Kind::kQ5KM, DType::kQ5_K, 17},        {"Q5_1", Kind::kUniform, DType::kQ5_1, 9},
+      {"Q6_K", Kind::kQ6K, DType::kQ6_K, 18},         {"Q8_0", Kind::kUniform, DType::kQ8_0, 7},
+      {"MXFP4_MOE", Kind::kMXFP4, DType::kMXFP4, 38}, {"F16", Kind::kPlain, DType::kF16, 1},
+      {"BF16", Kind::kPlain, DType::kBF16, 32},       {"F32", Kind::kPlain, DType::kF32, 0},
   }};
   return kTable;
 }
@@ -143,7 +143,9 @@ DType Mix::Choose(const MixModel& model, std::string_view name,
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (Keeps(name, shape)) return DType::kF32;
   if (kind_ == Kind::kPlain) return base_;
+  if (has("attn_k_b.") || has("attn_v_b.")) return DType::kF16;  // matrices of heads are held plain
   const int64_t row = shape.back();
+  if (kind_ == Kind::kMXFP4) return Fallback(shape.size() == 3 ? base_ : DType::kQ8_0, row);
   int64_t layer = LayerOf(name), layers = std::max<int64_t>(model.layers, 1);
   const std::vector<int64_t>& values = model.value_layers;
   if (IsValue(name) && !values.empty()) {

@@ -48,6 +48,7 @@ class Mix {
   enum class Kind : uint8_t {
     kPlain,
     kUniform,
+    kMXFP4,  // of experts; the rest has eight bits
     kQ2K,
     kQ2KS,
     kQ3KS,

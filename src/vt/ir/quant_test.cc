@@ -24,8 +24,7 @@ std::string ReadGolden(const std::string& name) {
 
 class Format : public testing::TestWithParam<DType> {};
 
-TEST_P(Format, DequantizesLikeTheGgufPackage) {
-  const DType t = GetParam();
+void ExpectValuesOfTheGgufPackage(DType t) {
   const std::string blocks = ReadGolden(std::string(Name(t)) + ".blocks");
   const std::string values = ReadGolden(std::string(Name(t)) + ".f32");
   std::vector<float> want(values.size() / 4);
@@ -39,6 +38,7 @@ TEST_P(Format, DequantizesLikeTheGgufPackage) {
   // Products are the same; the order of (d * scale) * q may differ by a rounding each.
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 3e-7f * largest) << i;
 }
+TEST_P(Format, DequantizesLikeTheGgufPackage) { ExpectValuesOfTheGgufPackage(GetParam()); }
 
 // Root mean square error of a unit normal, relative; about 1 / (code steps in 6 sigma) / sqrt(12),
 // with room for the rounding of scales.
@@ -200,6 +200,69 @@ INSTANTIATE_TEST_SUITE_P(Stored, Format,
                                          DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
                                          DType::kIQ4_XS),
                          [](const auto& info) { return std::string(Name(info.param)); });
+
+// Values that share a power of two: nothing between 2 and 3, so constants are not kept.
+TEST(MXFP4, DequantizesLikeTheGgufPackage) { ExpectValuesOfTheGgufPackage(DType::kMXFP4); }
+
+TEST(MXFP4, ExponentsReachFromTheSmallestFloatToTheLargest) {
+  uint8_t block[17] = {};
+  for (uint8_t& b : block) b = 0x22;  // codes of 1
+  for (const int e : {0, 1, 2, 127, 254}) {
+    block[0] = static_cast<uint8_t>(e);
+    float y[32];
+    Dequantize(DType::kMXFP4, block, y, 32);
+    EXPECT_EQ(y[31], std::ldexp(1.0f, e - 127)) << e;
+  }
+  block[0] = 255;
+  float y[32];
+  Dequantize(DType::kMXFP4, block, y, 32);
+  EXPECT_TRUE(std::isnan(y[0]));
+}
+
+TEST(MXFP4, WhatItHoldsComesBackAndTheRestIsNear) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(4096), y(x.size());
+  for (float& v : x) v = 3e-3f * normal(random);
+  std::vector<std::byte> blocks(static_cast<size_t>(Bytes(DType::kMXFP4, 4096)));
+  Quantize(DType::kMXFP4, x.data(), blocks.data(), 4096);
+  Dequantize(DType::kMXFP4, blocks.data(), y.data(), 4096);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (x[i] - y[i]) * (x[i] - y[i]);
+    norm += x[i] * x[i];
+  }
+  // The standard's rule for the exponent alone gives 0.1175.
+  EXPECT_LT(std::sqrt(error / norm), 0.115);
+  std::vector<std::byte> again(blocks.size());
+  std::vector<float> z(x.size());
+  Quantize(DType::kMXFP4, y.data(), again.data(), 4096);
+  Dequantize(DType::kMXFP4, again.data(), z.data(), 4096);
+  EXPECT_EQ(y, z);
+  for (const float bad : {NAN, INFINITY, 3e38f, 1e-44f}) {
+    std::vector<float> v(32, bad);
+    Quantize(DType::kMXFP4, v.data(), again.data(), 32);
+  }
+}
+
+TEST(F8_32, IsItsScaleTimesItsCodes) {
+  uint8_t block[36] = {};
+  const float scale = 0.3f;
+  std::memcpy(block, &scale, 4);
+  float y[32], z[32];
+  for (int first = 0; first < 256; first += 32) {
+    for (int i = 0; i < 32; ++i) {
+      const int code = first + i;
+      block[4 + i] = static_cast<uint8_t>((code & 127) == 127 ? 126 : code);  // not NaN
+    }
+    Dequantize(DType::kF8_32, block, y, 32);
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(y[i], scale * F8ToFloat(block[4 + i]));
+    uint8_t again[36];
+    Quantize(DType::kF8_32, y, again, 32);
+    Dequantize(DType::kF8_32, again, z, 32);
+    for (int i = 0; i < 32; ++i) EXPECT_NEAR(y[i], z[i], 0.07f * std::fabs(y[i]) + 1e-4f);
+  }
+}
 
 TEST(Half, EveryHalfSurvivesTheRoundTrip) {
   for (uint32_t h = 0; h < 0x10000; ++h) {
