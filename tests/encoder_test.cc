@@ -52,13 +52,14 @@ double Error(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 std::unique_ptr<Engine> Load(const std::string& model, Collector& sink,
-                             const std::string& dtype = "float32", int64_t sequences = 8) {
+                             const std::string& dtype = "float32",
+                             const std::string& device = "cpu") {
   engine::LoadOptions options;
   options.model = model;
-  options.device = "cpu";
+  options.device = device;
   options.dtype = dtype;
-  options.threads = 2;
-  options.max_num_seqs = sequences;
+  if (device == "cpu") options.threads = 2;
+  options.max_num_seqs = 8;
   options.max_num_batched_tokens = 16;  // less than a text: it must not be cut
   options.kv_cache_memory = 8 << 20;
   options.module_folders = {VLLM_BINARY_DIR "/examples"};
@@ -79,14 +80,21 @@ engine::RequestId Embed(Engine& engine, std::vector<int32_t> ids, Pooling poolin
   return id ? *id : 0;
 }
 
-class EncoderTest : public ::testing::TestWithParam<std::string> {};
+struct ModelOn {
+  std::string model, device;
+};
+
+class EncoderTest : public ::testing::TestWithParam<ModelOn> {};
 
 TEST_P(EncoderTest, VectorsOfTextsInOneBatchEqualTransformersAlone) {
+  const auto& [model, device] = GetParam();
+  if (device != "cpu" && !std::filesystem::exists(VLLM_BINARY_DIR "/examples/libvt_emulated.so"))
+    GTEST_SKIP() << "this build has no emulated GPU";
   Collector sink;
-  const auto engine = Load(Goldens() + GetParam(), sink);
+  const auto engine = Load(Goldens() + model, sink, "float32", device);
   ASSERT_NE(engine, nullptr);
   EXPECT_TRUE(engine->encoder());
-  const boost::json::value golden = ReadGolden(GetParam());
+  const boost::json::value golden = ReadGolden(model);
   struct Asked {
     engine::RequestId id;
     std::vector<float> want;
@@ -110,8 +118,11 @@ TEST_P(EncoderTest, VectorsOfTextsInOneBatchEqualTransformersAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, EncoderTest, ::testing::Values("bert", "xlm_roberta"),
-                         [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(Tiny, EncoderTest,
+                         ::testing::Values(ModelOn{"bert", "cpu"}, ModelOn{"xlm_roberta", "cpu"},
+                                           ModelOn{"bert", "emulated"},
+                                           ModelOn{"bert", "emulated64"}),
+                         [](const auto& param) { return param.param.model + param.param.device; });
 
 class ClassifierTest : public ::testing::TestWithParam<std::string> {};
 
