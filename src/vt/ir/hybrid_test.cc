@@ -91,6 +91,10 @@ TEST(Experts, EachChoiceHasItsMatrix) {
   y = Eval(Op::kGroupedLinear, {GroupedLinearAttrs{1}},
            {F({1, 2, 2}, {1, 0, 0, 1}), I({1, 2}, {1, 1}), w});
   ExpectNear(y[0].f, {3, 4});
+  // Each choice's own bias; none where nobody was chosen.
+  y = Eval(Op::kExpertBias, {},
+           {F({1, 3, 2}, {1, 2, 3, 4, 5, 6}), I({1, 3}, {1, -1, 0}), F({2, 2}, {10, 20, 30, 40})});
+  ExpectNear(y[0].f, {31, 42, 3, 4, 15, 26});
   y = Eval(Op::kExpertSum, {}, {F({1, 2, 2}, {1, 2, 3, 4}), F({1, 2}, {0.5f, 2})});
   ExpectNear(y[0].f, {6.5f, 9});
   y = Eval(Op::kScaleRows, {}, {F({2, 2}, {1, 2, 3, 4}), F({2, 1}, {2, -1})});

@@ -128,13 +128,17 @@ struct Cache {
     EXPECT_TRUE(Evaluate(Op::kKvWrite, {}, {nullptr, &k, &v, &slots}, &state, 2));
   }
   std::vector<float> Attend(AttentionAttrs a, std::vector<int32_t> positions,
-                            std::vector<int32_t> starts, int32_t len, float q_value = 0) {
+                            std::vector<int32_t> starts, int32_t len, float q_value = 0,
+                            float sink = 0) {
     a.heads = a.kv_heads = a.head_dim = 1;
     const auto t = static_cast<int64_t>(positions.size());
     const Tensor q = F({t, 1, 1}, std::vector<float>(positions.size(), q_value)),
                  p = I({t}, positions);
     const Tensor s = I({2}, std::move(starts)), l = I({1}, {len}), table = I({1, 2}, {3, 1});
-    auto r = Evaluate(Op::kAttention, {a}, {&q, nullptr, &p, &s, &l, &table}, &state, 2);
+    const Tensor sinks = F({1}, {sink});
+    std::vector<const Tensor*> in = {&q, nullptr, &p, &s, &l, &table};
+    if (a.sinks) in.push_back(&sinks);
+    auto r = Evaluate(Op::kAttention, {a}, in, &state, 2);
     EXPECT_TRUE(r) << r.error().message;
     return (*r)[0].f;
   }
@@ -151,6 +155,27 @@ TEST(Evaluate, AWindowSeesItselfAndTheTokensBeforeIt) {
   Cache c(DType::kF32);
   ExpectNear(c.Attend({.window = 2}, {0, 1, 2, 3}, {0, 4}, 4), {1, 1.5f, 3, 6});
   ExpectNear(c.Attend({.window = 1}, {2, 3}, {0, 2}, 4), {4, 8});
+}
+
+TEST(Evaluate, ASinkHasAShareAndNoValue) {
+  Cache c(DType::kF32);  // the score of every key is 0
+  ExpectNear(c.Attend({.sinks = true}, {0, 3}, {0, 2}, 4), {1.0f / 2, 15.0f / 5});
+  ExpectNear(c.Attend({.sinks = true}, {0, 3}, {0, 2}, 4, 0, std::log(3.0f)),
+             {1.0f / 4, 15.0f / 7});
+  ExpectNear(c.Attend({.window = 2, .sinks = true}, {3}, {0, 1}, 4), {12.0f / 3});
+  ExpectNear(c.Attend({.sinks = true}, {3}, {0, 1}, 4, 0, -INFINITY), {15.0f / 4});
+  ExpectNear(c.Attend({.sinks = true}, {0}, {0, 1}, 0), {0});
+}
+
+TEST(Evaluate, BidirectionallyEveryTokenSeesAll) {
+  Cache c(DType::kF32);
+  ExpectNear(c.Attend({.causal = false}, {0, 1, 2, 3}, {0, 4}, 4),
+             {15.0f / 4, 15.0f / 4, 15.0f / 4, 15.0f / 4});
+}
+
+TEST(Evaluate, ClampBoundsBothSides) {
+  ExpectNear(Eval(Op::kClamp, {ClampAttrs{-1, 2}}, {F({4}, {-3, -1, 0.5f, 7})}), {-1, -1, 0.5f, 2});
+  ExpectNear(Eval(Op::kClamp, {ClampAttrs{-INFINITY, 2}}, {F({2}, {-3, 7})}), {-3, 2});
 }
 
 TEST(Evaluate, PaddingRowsAndEmptyRequestsGiveZeros) {
