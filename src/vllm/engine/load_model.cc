@@ -25,7 +25,8 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
   if (model.tokenizer == nullptr) return ids;
   if (const auto eos = model.tokenizer->eos_id()) ids.push_back(*eos);
   // Ends of a turn that published GGUF files do not list as end tokens.
-  for (const char* name : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eom_id|>"}) {
+  for (const char* name : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eom_id|>",
+                           "<|return|>", "<|call|>"}) {
     const auto id = model.tokenizer->TokenId(name);
     // Of gpt-oss it ends a message, of which an answer has several.
     if (name == std::string_view("<|end|>") && model.tokenizer->TokenId("<|channel|>")) continue;
