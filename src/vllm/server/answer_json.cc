@@ -64,6 +64,10 @@ void AppendMessage(const WholeChoice& c, std::string& out) {
   } else {
     AppendJsonString(c.content, out);
   }
+  if (!c.reasoning.empty()) {
+    out += R"(,"reasoning_content":)";
+    AppendJsonString(c.reasoning, out);
+  }
   out += R"(,"refusal":null)";
   if (!c.calls.empty()) {
     out += R"(,"tool_calls":[)";
@@ -80,6 +84,7 @@ void AppendMessage(const WholeChoice& c, std::string& out) {
 
 void WholeChoice::Take(Delta delta) {
   content += delta.content;
+  reasoning += delta.reasoning;
   for (ToolDelta& call : delta.calls) {
     if (static_cast<size_t>(call.index) < calls.size()) {
       calls[static_cast<size_t>(call.index)].arguments += call.arguments;
@@ -203,7 +208,13 @@ void ChunkWriter::Chunk(const Delta& delta, const std::vector<std::string>& call
                         std::string& out) const {
   out += prefix_;
   if (chat_) {
-    const bool content = !delta.content.empty() || delta.calls.empty();
+    const bool thinks = !delta.reasoning.empty();
+    const bool content = !delta.content.empty() || (delta.calls.empty() && !thinks);
+    if (thinks) {
+      out += R"("reasoning_content":)";
+      AppendJsonString(delta.reasoning, out);
+      if (content || !delta.calls.empty()) out += ',';
+    }
     if (content) {
       out += R"("content":)";
       AppendJsonString(delta.content, out);

@@ -36,6 +36,7 @@ struct PromptEntry {
 // A finished choice.
 struct WholeChoice {
   std::string content;
+  std::string reasoning;
   std::vector<ToolDelta> calls;  // one entry a call, with all of its arguments
   std::vector<std::string> call_ids;
   std::vector<PromptEntry> echoed;

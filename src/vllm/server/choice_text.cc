@@ -41,6 +41,7 @@ Delta ChoiceText::Push(int32_t token, bool is_end, const engine::TokenLogprobs* 
     if (tools_ != nullptr) {
       ToolOutput rest = tools_->Finish();
       delta.content += rest.content;
+      delta.reasoning += rest.reasoning;
     }
   }
   return delta;
@@ -52,6 +53,7 @@ Delta ChoiceText::Finish() {
   if (tools_ != nullptr) {
     ToolOutput rest = tools_->Finish();
     delta.content += rest.content;
+    delta.reasoning += rest.reasoning;
   }
   return delta;
 }
@@ -68,6 +70,7 @@ void ChoiceText::Release(std::string text, bool all, Delta& delta) {
   }
   ToolOutput parsed = tools_->Push(text);
   delta.content = std::move(parsed.content);
+  delta.reasoning = std::move(parsed.reasoning);
   delta.calls = std::move(parsed.calls);
 }
 

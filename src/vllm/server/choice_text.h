@@ -22,11 +22,14 @@ struct Entry {
 
 struct Delta {
   std::string content;
+  std::string reasoning;
   std::vector<ToolDelta> calls;
   std::vector<Entry> entries;
   bool stopped = false;  // by a stop string
   std::string stop;      // which one
-  bool empty() const { return content.empty() && calls.empty() && entries.empty(); }
+  bool empty() const {
+    return content.empty() && reasoning.empty() && calls.empty() && entries.empty();
+  }
 };
 
 class ChoiceText {

@@ -128,6 +128,7 @@ bool GenerateSession::Take(size_t part, engine::Output& output) {
   if (over && !delta.stopped) {
     Delta rest = c.text->Finish();
     delta.content += rest.content;
+    delta.reasoning += rest.reasoning;
     std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(delta.calls));
     std::move(rest.entries.begin(), rest.entries.end(), std::back_inserter(delta.entries));
   }

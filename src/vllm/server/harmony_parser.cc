@@ -4,7 +4,7 @@
 //   to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>
 //   <|channel|>final<|message|>the answer<|return|>
 //
-// (github.com/openai/harmony). Thoughts are no part of the answer.
+// (github.com/openai/harmony). What stands in the channel of thoughts is reasoning, no content.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -68,6 +68,7 @@ class HarmonyParser : public ToolParser {
   void Text(std::string_view text, ToolOutput& out) {
     if (text.empty()) return;
     if (in_ == In::kHeader) header_ += text;
+    if (in_ == In::kThoughts) out.reasoning += text;
     if (in_ == In::kContent) out.content += text;
     if (in_ == In::kCall) out.calls.push_back({calls_ - 1, "", std::string(text)});
   }

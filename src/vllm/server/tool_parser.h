@@ -20,7 +20,7 @@ namespace vllm::server {
 enum class ToolFormat {
   kHermes,      // <tool_call>{"name": ..., "arguments": {...}}</tool_call>
   kLlama3Json,  // the whole answer: [<|python_tag|>]{"name": ..., "parameters": {...}}[; {...}]
-  kHarmony      // gpt-oss's channels: thoughts are left out, without tools too
+  kHarmony      // gpt-oss's channels: thoughts are told apart, without tools too
 };
 
 struct ToolDelta {
@@ -31,6 +31,7 @@ struct ToolDelta {
 
 struct ToolOutput {
   std::string content;
+  std::string reasoning;
   std::vector<ToolDelta> calls;  // after `content`
 };
 

@@ -71,6 +71,15 @@ TEST(ToolParser, HarmonyGivesTheFinalChannelAndCalls) {
   EXPECT_EQ(Harmony("plain <text"), "plain <text");
 }
 
+TEST(ToolParser, HarmonysThoughtsAreReasoning) {
+  const auto parser = MakeToolParser(ToolFormat::kHarmony, {});
+  const ToolOutput out = parser->Push(
+      "<|channel|>analysis<|message|>a<|end|><|start|>assistant"
+      "<|channel|>final<|message|>b");
+  EXPECT_EQ(out.reasoning, "a");
+  EXPECT_EQ(out.content, "b");
+}
+
 TEST(ToolParser, PlainTextIsContentAsItIs) {
   EXPECT_EQ(Hermes("  a < b <tool> <tool_cal x \n"), "  a < b <tool> <tool_cal x \n");
   EXPECT_EQ(Llama("  a {\"name\": 1} \n"), "  a {\"name\": 1} \n");
