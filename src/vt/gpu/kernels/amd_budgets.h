@@ -26,6 +26,10 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"linear_*", 1, 1},            // much under way in each lane
     {"attention_begin*", 1, 1},    // one block a step
     {"attention_decode*", 2, 1},
+    {"attention_latent*", 1, 1},  // 62 KB of shared memory a block
+    {"latent_write*", 2, 2},
+    {"head_linear_many*", 0, 0},  // prefill
+    {"head_linear*", 1, 1},       // a head's rows, fetched ahead
     {"kv_write*", 2, 2},
     {"rows_*", 2, 2},
     {"token_feed*", 2, 2},

@@ -22,6 +22,7 @@ struct LatentTile {
   static constexpr int kScores = kTileKeys / M::kN;
   static constexpr int kSums = kValues / kLatentWaves / M::kN;
   static_assert(kSums * M::kN * kLatentWaves == kValues);
+  static_assert(16 * kValues * 4 <= LatentStageBytes(kDim, kBytes));
   static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
   static constexpr int kPack = Pack<T>::kCount;
   static constexpr int kPacks = kDim / kPack;  // a row
@@ -70,6 +71,7 @@ struct LatentTile {
     const int row_of_lane = block * size + in_block;
     const int row_bytes = a.kv.head_dim * (kSame ? kBytes : KvBytes(a.kv.dtype));
     // A wave's rows: shuffles are of whole waves.
+#pragma unroll 1
     for (int row = ::gpu::wave(); row < kTileKeys; row += ::gpu::waves()) {
       const char* from = a.kv.data + RowOffset(::gpu::shuffle(row_of_lane, row), row_bytes);
       for (int i = ::gpu::lane(); i < kPacks; i += ::gpu::kWave) {
@@ -97,7 +99,7 @@ struct LatentTile {
 #pragma unroll 1
     for (int n = ::gpu::wave(); n < kScores; n += ::gpu::waves()) {
       typename M::C c = M::zero();
-#pragma unroll(kBytes == 2 ? 6 : 1)
+#pragma unroll(kBytes == 2 && ::gpu::kCopiesRunAhead ? 6 : 1)
       for (int s = 0; s < kSteps; ++s) {
         M::mma(c, M::load_a([&](int row) { return query + row * kPitch + s * M::kK; }),
                M::load_b([&](int row) { return keys + (n * M::kN + row) * kPitch + s * M::kK; }));
@@ -193,19 +195,24 @@ struct LatentTile {
       });
     }
     M::each(sums.weight, [](float& w) { w = w > 0 ? 1 / w : 0; });
+    // By way of shared memory: addresses of all sums would take more registers than the sums.
+    float* gathered = reinterpret_cast<float*>(stages);
 #pragma unroll(kUnroll)
     for (int n = 0; n < kSums; ++n) {
       const int first = (::gpu::wave() * kSums + n) * M::kN;
       if (whole) M::each_row(sums.v[n], sums.weight, [](float& v, float& w) { v *= w; });
       M::for_each(sums.v[n], [&](int row, int column, float& v) {
-        const int i = row * dim + first + column;
-        if (row >= parts.rows || first + column >= dim) return;
-        if (whole) {
-          out[i] = ::gpu::from_float<T>(v);
-        } else {
-          a.partial_sums[at * dim + i] = v;
-        }
+        gathered[row * kValues + first + column] = v;
       });
+    }
+    ::gpu::sync();
+    for (int i = ::gpu::thread(); i < parts.rows * dim; i += ::gpu::threads()) {
+      const float v = gathered[i / dim * kValues + i % dim];
+      if (whole) {
+        out[i] = ::gpu::from_float<T>(v);
+      } else {
+        a.partial_sums[at * dim + i] = v;
+      }
     }
     if (!whole && parts.IsLast(it, reinterpret_cast<int*>(scores)))
       parts.Merge(it, out, scores, scores + 16);
