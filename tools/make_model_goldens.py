@@ -162,6 +162,9 @@ MODELS |= {
                                 tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
     "smollm3_interval": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3,
                                          no_rope_layer_interval=3), dict(dtype="bfloat16")),
+    "starcoder2": ("Starcoder2", dict(rope_parameters=rope(), sliding_window=11, norm_epsilon=1e-3,
+                                      tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
+    "starcoder2_plain": ("Starcoder2", dict(rope_parameters=rope(), use_bias=False), dict(dtype="bfloat16")),
 }
 
 # Latent attention: with and without a rank of queries, experts in groups, scaled rope in the scores' scale.
@@ -251,6 +254,7 @@ GGUF_MODELS |= {
     "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL, dict(pre="glm4")),
     "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
                      dict(pre="smaug-bpe")),
+    "gguf_starcoder2": ("Starcoder2", dict(rope_parameters=rope(), **SMALL), dict(pre="starcoder")),
 }
 
 # Quantised by llama-quantize: wide enough for superblocks, with rows that fall back to smaller blocks.
@@ -273,7 +277,9 @@ def everything(model):
 
 def random_model(prefix, settings, seed):
     """A model of the family with weights that all matter, in float32."""
-    config = getattr(transformers, prefix + "Config")(**(BASE | settings))
+    kind = getattr(transformers, prefix + "Config")
+    base = {key: v for key, v in BASE.items() if key != "rms_norm_eps" or hasattr(kind, key)}
+    config = kind(**(base | settings))
     config._attn_implementation = "eager"  # the only one that applies Gemma 2's attention soft cap
     config._experts_implementation = "eager"
     name = prefix.removesuffix("Text") + "ForCausalLM"
