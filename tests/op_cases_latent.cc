@@ -58,7 +58,7 @@ void AddLatent(std::vector<OpCase>& cases) {
     for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{7, 40}, {72, 128}}) {
       CaseBuilder c(fmt::format("head_linear.{}.n{}.k{}", Name(t), n, k));
       const ValueId y = c.HeadLinear(c.b.Heads(c.X(3 * k), 3, k), "l", 3, n, k, t);
-      cases.push_back(c.Finish({c.b.Scale(y, 2)}, RowSteps()));
+      cases.push_back(c.Finish({c.b.Add(y, y)}, RowSteps()));
     }
   }
   const KvOptions kv{.dtype = DType::kF16, .block_size = 16, .max_model_len = 160};
