@@ -23,6 +23,9 @@ def main() -> None:
         output = rest.partition("-" * 58 + "\n")[2].partition("\n<end of output>")[0]
         print(f"--- failed: {name}")
         print("\n".join(output.splitlines()[-lines:]))
+    names = log.with_name("LastTestsFailed.log")  # with those that could not even be started
+    if names.exists():
+        print("failed tests:", *names.read_text().split("\n"))
 
 
 main()
