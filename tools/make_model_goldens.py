@@ -162,6 +162,9 @@ MODELS |= {
                                 tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
     "smollm3_interval": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3,
                                          no_rope_layer_interval=3), dict(dtype="bfloat16")),
+    # As embedding models are stored: the body alone, whose names lack "model.".
+    "qwen3_headless": ("Qwen3", dict(rope_parameters=rope(1000000.0), tie_word_embeddings=True),
+                       dict(dtype="bfloat16", headless=True)),
     "starcoder2": ("Starcoder2", dict(rope_parameters=rope(), sliding_window=11, norm_epsilon=1e-3,
                                       tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
     "starcoder2_plain": ("Starcoder2", dict(rope_parameters=rope(), use_bias=False), dict(dtype="bfloat16")),
@@ -461,6 +464,9 @@ def make_safetensors(out, name, seed):
         config = widen(folder, config, *how["wider"])
     if how.get("fused_experts"):
         fuse_experts(folder)
+    if how.get("headless"):
+        tensors = {name.removeprefix("model."): t for name, t in load_file(folder / "model.safetensors").items()}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if how.get("mxfp4"):
         store_mxfp4(folder)
         config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
