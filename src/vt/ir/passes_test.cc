@@ -164,7 +164,8 @@ TEST(MergeLinears, MergesExpertsByTheirIds) {
 
 TEST(Lower, ExpertsAndTheSharedOneReadOneQuantisedValue) {
   FakeTarget target;
-  target.lacks = {Op::kGroupedLinearActMul, Op::kLinearActMul};
+  target.lacks = {Op::kGroupedLinearActMul, Op::kLinearActMul, Op::kGroupedLinearActMulQuantize,
+                  Op::kExpertsUp,           Op::kNormRouter,   Op::kActMulQuantizeLinearAdd};
   const Plan plan = Lower(ExpertBlock(), target, kBucket);
   const Graph& g = plan.graph;
   const Node* experts = Find(g, Op::kGroupedLinear, "experts.gate+up");
@@ -206,15 +207,30 @@ TEST(Lower, ARecurrentLayerIsOneNode) {
   EXPECT_EQ(CountNodes(lowered, Op::kCausalConv) + CountNodes(lowered, Op::kGatedDelta), 0);
 }
 
-TEST(Lower, ExpertsAreTwoNodes) {
+// The router and the shared expert are found beside what quantises: nothing leads from there to
+// them.
+TEST(Lower, ExpertsAreTwoNodesBehindTheirRouter) {
   const Graph g = Lower(ExpertBlock(), FakeTarget(), kBucket).graph;
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  EXPECT_EQ(CountNodes(g, Op::kNormRouter), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kExpertsUp), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSumAdd), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter), 0) << Dump(g);
+}
+
+TEST(Lower, ExpertsAreTwoNodesWhereNothingIsQuantisedWithin) {
+  FakeTarget target;
+  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearSumAdd};
+  const Graph g = Lower(ExpertBlock(), target, kBucket).graph;
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearActMul), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSum), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kSlice), 0) << Dump(g);
 }
 
 TEST(Roofline, ExpertsCostWhatTheyMeet) {
-  const Plan plan = Lower(ExpertBlock(), FakeTarget(), {1, 1, 1});
+  FakeTarget target;
+  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize};
+  const Plan plan = Lower(ExpertBlock(), target, {1, 1, 1});
   const Node* experts = Find(plan.graph, Op::kGroupedLinearActMul);
   ASSERT_NE(experts, nullptr);
   const auto bytes = [&](int64_t tokens) {
@@ -290,7 +306,9 @@ TEST(DropDeadNodes, KeepsStateWrites) {
 
 TEST(Lower, FusesABlockForQuantisedWeights) {
   std::vector<std::pair<std::string, std::string>> trace;
-  const Plan plan = Lower(Block().graph, FakeTarget(), kBucket, &trace);
+  FakeTarget target;
+  target.lacks = {Op::kRmsNormQuantizeLinear, Op::kQuantizeLinearAdd, Op::kActMulQuantizeLinearAdd};
+  const Plan plan = Lower(Block().graph, target, kBucket, &trace);
   ASSERT_TRUE(Verify(plan.graph)) << Verify(plan.graph).error().message;
   EXPECT_EQ(CountNodes(plan.graph, Op::kRmsNormQuantize), 1);
   EXPECT_EQ(CountNodes(plan.graph, Op::kAddRmsNormQuantize), 1);  // after attention
