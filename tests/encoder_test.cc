@@ -156,10 +156,13 @@ TEST(Encoder, WritesNoTextAndTakesNoTextLongerThanItsContext) {
   Collector sink;
   const auto engine = Load(Goldens() + "bert", sink);
   ASSERT_NE(engine, nullptr);
-  const auto text = engine->Submit({.prompt = {5, 6, 7}});
+  Request request;
+  request.prompt = {5, 6, 7};
+  const auto text = engine->Submit(request);
   ASSERT_FALSE(text.ok());
   EXPECT_NE(text.error().message.find("encoder"), std::string::npos) << text.error().message;
-  Request request{.kind = Request::Kind::kEmbed, .prompt = std::vector<int32_t>(65, 9)};
+  request.kind = Request::Kind::kEmbed;
+  request.prompt.assign(65, 9);
   const auto longer = engine->Submit(request);
   ASSERT_FALSE(longer.ok());
   EXPECT_NE(longer.error().message.find("65 tokens"), std::string::npos);
