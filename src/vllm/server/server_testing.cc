@@ -161,7 +161,8 @@ bool FakeModel::Next(Live& live, engine::Output& out) const {
   };
   if (live.request.kind == engine::Request::Kind::kEmbed) {
     // Texts that begin with "r" stand at a right angle to the others.
-    const bool right = live.request.prompt[0] == 'r';
+    const std::vector<int32_t>& prompt = live.request.prompt;
+    const bool right = !prompt.empty() && prompt[0] == 'r';
     extra().embedding = right ? std::vector<float>{0, 5, 0} : std::vector<float>{3, 0, 4};
     out.finish = engine::FinishReason::kStop;
     return true;
