@@ -330,7 +330,6 @@ class GgufCheckpoint final : public MappedCheckpoint {
           if (!status) return status.error().In(files_[i]);
           continue;
         }
-        if (IsNextN(t.name)) continue;
         TensorInfo info{t.dtype, t.shape, {{static_cast<int>(i), t.offset, t.bytes}}, t.bytes};
         tensors_.emplace(HfFromGguf(config_.family, t.name).value_or(t.name), std::move(info));
       }
@@ -341,15 +340,6 @@ class GgufCheckpoint final : public MappedCheckpoint {
       if (!status) return status.error().In(files_[0]);
     }
     return Finish();
-  }
-
-  // Of the layers after the last, which only predict further tokens.
-  bool IsNextN(const std::string& name) const {
-    for (int64_t i = 0; i < config_.nextn_layers; ++i) {
-      if (base::StartsWith(name, fmt::format("blk.{}.", config_.num_hidden_layers + i)))
-        return true;
-    }
-    return false;
   }
 
   static bool IsRopeTensor(std::string_view name) {

@@ -98,11 +98,14 @@ Status MakeExperts(const Config& c, LayerTensors& layer) {
   return {};
 }
 
-// Of the layers after the last, which only predict further tokens.
+// Of the layers after the last, which only predict further tokens. GGUF's names that nothing else
+// has stay as they are.
 bool IsNextN(const Family& family, const Config& c, const std::string& name) {
   for (int64_t i = 0; i < c.nextn_layers; ++i) {
-    if (base::StartsWith(name, fmt::format("{}{}.", family.layers, c.num_hidden_layers + i)))
-      return true;
+    for (const std::string_view layers : {family.layers, std::string_view("blk.")}) {
+      if (base::StartsWith(name, fmt::format("{}{}.", layers, c.num_hidden_layers + i)))
+        return true;
+    }
   }
   return false;
 }
