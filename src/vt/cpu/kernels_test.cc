@@ -395,7 +395,7 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
     std::vector<std::byte> scratch(static_cast<size_t>(AttentionScratchBytes(group, s.head_dim)));
     std::vector<float> partial(static_cast<size_t>(2 * stride));
     for (int64_t h = 0; h < s.kv_heads; ++h) {
-      AttentionTile t{0, s.tokens, positions.data(), table.data(), h, 0, keys, nullptr};
+      AttentionTile t{0, s.tokens, positions.data(), table.data(), h, 0, keys};
       k.attention(a, t, scratch.data());
       for (int64_t part = 0; part < 2; ++part) {
         t.key_begin = part == 0 ? 0 : 32;
