@@ -41,8 +41,9 @@ class Joiner {
     for (const auto& [name, info] : tensors_) {
       for (const auto& [suffix, types, join] : kKinds) {
         const bool type = types[0] == info.dtype || types[1] == info.dtype;
-        if (type && base::EndsWith(name, suffix))
-          found.emplace_back(name.substr(0, name.size() - suffix.size()), join);
+        if (!type || !base::EndsWith(name, suffix)) continue;
+        if (info.bytes == 0) return Fail(Code::kCorrupt, name, "it is empty").error();
+        found.emplace_back(name.substr(0, name.size() - suffix.size()), join);
       }
     }
     for (const auto& [module, join] : found) {
@@ -96,7 +97,6 @@ class Joiner {
 
   // Of `name`, whose codes are [rows, columns].
   Status Start(const std::string& name, int64_t rows, int64_t columns, QuantisedTensor& t) const {
-    if (rows < 1 || columns < 1) return Fail(Code::kCorrupt, name, "it is empty");
     if (columns % 32 != 0) {
       return Fail(
           Code::kUnsupported, name,
@@ -181,6 +181,7 @@ class Joiner {
     if (it == tensors_.end())
       return Error{Code::kNotFound, fmt::format("tensor '{}' is missing", Printable(name))};
     const TensorInfo info = *Take(name);
+    if (info.bytes == 0) return Fail(Code::kCorrupt, name, "it is empty");
     const bool power = info.dtype == DType::kU8 && t.type == DType::kF8_32;
     if (!IsScale(info.dtype) && !power)
       return Fail(Code::kUnsupported, name,
