@@ -20,7 +20,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 
-BASE = dict(hidden_size=36, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, hidden_act="gelu",
+BASE = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, hidden_act="gelu",
             max_position_embeddings=64)
 MODELS = {
     "bert": ("Bert", "Model", {}),
