@@ -17,10 +17,10 @@ namespace tests {
 
 using namespace vt::ir;  // NOLINT: op cases are written in the IR's words
 
-inline constexpr std::array kFormats = {DType::kF32,  DType::kF16,    DType::kBF16,  DType::kQ4_0,
-                                        DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,  DType::kQ8_0,
-                                        DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,  DType::kQ5_K,
-                                        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+inline constexpr std::array kFormats = {
+    DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,  DType::kQ4_1, DType::kQ5_0,
+    DType::kQ5_1, DType::kQ8_0,   DType::kQ2_K,   DType::kQ3_K,  DType::kQ4_K, DType::kQ5_K,
+    DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kF8_32};
 
 inline constexpr int64_t kVocabulary = 97;
 

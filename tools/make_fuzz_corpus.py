@@ -95,6 +95,9 @@ put("gguf", "split", gguf("qwen2", [key("split.no", 2, struct.pack("<H", 0)), ke
                                     u32("general.alignment", 64), key("x", 7, b"\1"), key("y", 12, struct.pack("<d", 1)), array("z", 7, [b"\1", b"\0"])], LAYER[:1], alignment=64))
 put("safetensors", "two", safetensors({"__metadata__": {"format": "pt"}, "b": st("F16", [2, 4], 16, 32), "a": st("F32", [4], 0, 16), "e": st("BF16", [0], 32, 32)}, 32))
 put("safetensors", "scalar", safetensors({"model.language_model.x": st("I64", [], 0, 8)}, 8))
+put("safetensors", "fp8", safetensors({"a.weight": st("F8_E4M3", [2, 32], 0, 64), "a.weight_scale_inv": st("F32", [1, 1], 64, 68)}, 68))
+put("safetensors", "gptq", safetensors({"a.qweight": st("I32", [4, 8], 0, 128), "a.qzeros": st("I32", [1, 1], 128, 132), "a.scales": st("F16", [1, 8], 132, 148)}, 148))
+put("safetensors", "mxfp4", safetensors({"a_blocks": st("U8", [1, 2, 1, 16], 0, 32), "a_scales": st("U8", [1, 2, 1], 32, 34)}, 34))
 put("safetensors", "index", json.dumps({"metadata": {}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}))
 put("config", "llama", json.dumps(CONFIG | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}))
 put("config", "qwen2", json.dumps(CONFIG | {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1,
