@@ -388,6 +388,7 @@ TEST_P(RowKernel, AttentionSeesCausalWindowedKeysOfShuffledBlocks) {
     a.out_stride = a.q_stride;
     a.kv = kv;
     a.heads = s.heads;
+    a.value_dim = s.head_dim;
     a.scale = 0.2f;
     a.softcap = s.softcap;
     a.window = s.window;
