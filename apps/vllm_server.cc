@@ -1,5 +1,6 @@
 // vllm-server: the OpenAI API over one model.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <csignal>
@@ -35,6 +36,7 @@ struct Flags {
   bool enable_auto_tools = false;
   bool disable_log_requests = false;
   double drain_seconds = 60;
+  std::string on_engine_death = "exit";
   std::vector<std::string> origins, methods, headers;
 };
 
@@ -80,6 +82,11 @@ void AddHttpFlags(CLI::App& app, Flags& f) {
   app.add_option("--drain-timeout", f.drain_seconds,
                  "Seconds that answers under way get after SIGTERM")
       ->check(apps::Within(0, 86400))
+      ->capture_default_str();
+  app.add_option(
+         "--on-engine-death", f.on_engine_death,
+         "When the device is lost: exit with 1, restart the program, or stay, answering 503")
+      ->check(CLI::IsMember({"exit", "restart", "stay"}))
       ->capture_default_str();
   app.add_option("--log-level", f.log_level, "Least of what is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
@@ -157,9 +164,16 @@ class Signals {
     const std::lock_guard lock(mutex_);
     graceful_ = true;
   }
-  void Stopped() {
+  // Whether a signal came; false: the engine died.
+  bool Stopped() {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return stop_; });
+    wake_.wait(lock, [this] { return stop_ || died_; });
+    return stop_;
+  }
+  void EngineDied() {
+    const std::lock_guard lock(mutex_);
+    died_ = true;
+    wake_.notify_all();
   }
 
  private:
@@ -179,12 +193,17 @@ class Signals {
   sigset_t set_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool graceful_ = false, stop_ = false;
+  bool graceful_ = false, stop_ = false, died_ = false;
   std::thread thread_;
 };
 
+constexpr int kRestart = -1;
+
+// The exit code, or kRestart.
 int Serve(Flags& flags, vllm::engine::LoadOptions options, Signals& signals) {
   const Log log(*vllm::server::LogLevelNamed(flags.log_level));
+  if (flags.on_engine_death != "stay")
+    flags.service.on_engine_death = [&signals] { signals.EngineDied(); };
   Service service(flags.service, log);
   base::Result<std::unique_ptr<net::HttpServer>> server = net::HttpServer::Listen(
       flags.http,
@@ -226,7 +245,13 @@ int Serve(Flags& flags, vllm::engine::LoadOptions options, Signals& signals) {
   signals.Graceful();
   log.Info(fmt::format("ready: {}, context {} tokens", flags.service.model_names.front(),
                        (*engine)->options().max_model_len));
-  signals.Stopped();
+  if (!signals.Stopped()) {
+    (*server)->Stop(5);  // for readers to take their errors
+    service.Stop();
+    const bool restart = flags.on_engine_death == "restart";
+    log.Error(restart ? "starting again" : "ending");
+    return restart ? kRestart : 1;
+  }
   log.Info(
       fmt::format("finishing the answers under way, {} s at the most; a second signal ends now",
                   flags.drain_seconds));
@@ -264,5 +289,10 @@ int main(int argc, char** argv) {
   if (settled) settled = apps::CheckGraphFlags(options, argc, argv);
   if (!settled) return apps::Fail(kName, settled.error());
   apps::ShowProgress(options);
-  return Serve(flags, std::move(options), signals);
+  const int code = Serve(flags, std::move(options), signals);
+  if (code != kRestart) return code;
+  // A driver that lost its device gives it back to a new program at best.
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  ::execv("/proc/self/exe", argv);
+  return apps::Fail(kName, {base::Code::kInternal, "the program cannot be started again"});
 }

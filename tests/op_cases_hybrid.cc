@@ -148,17 +148,17 @@ OpCase ExpertBlock(const std::string& name, int64_t experts, int64_t chosen, int
   const auto grouped = [&](ValueId v, const char* part, int64_t rows, int64_t columns, DType t) {
     return c.Grouped(v, r.ids, part, experts, rows, columns, t);
   };
-  ValueId y = c.b.ExpertSum(
-      grouped(mlp(grouped(h, "gate", n, k, up), grouped(h, "up", n, k, up)), "down", k, n, down),
-      r.weights);
+  // The gate first, as in models: only so are the two one op.
+  const ValueId gates = grouped(h, "gate", n, k, up), ups = grouped(h, "up", n, k, up);
+  ValueId y = c.b.ExpertSum(grouped(mlp(gates, ups), "down", k, n, down), r.weights);
   if (shared > 0) {
     const auto gate = [&] {
       return c.b.Act(c.Linear(h, "shared.router", 1, k, DType::kF32), Activation::kSigmoid);
     };
     const ValueId first = gate_first ? gate() : kNone;
-    const ValueId z = c.Linear(
-        mlp(c.Linear(h, "shared.gate", shared, k, down), c.Linear(h, "shared.up", shared, k, down)),
-        "shared.down", k, shared, up);
+    const ValueId shared_gate = c.Linear(h, "shared.gate", shared, k, down),
+                  shared_up = c.Linear(h, "shared.up", shared, k, down);
+    const ValueId z = c.Linear(mlp(shared_gate, shared_up), "shared.down", k, shared, up);
     y = c.b.Add(y, c.b.ScaleRows(z, gate_first ? first : gate()));
   }
   const ValueId sum = c.b.Add(x, y);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/strings.h"
+#include "tests/op_bounds.h"
 #include "tests/op_cases.h"
 #include "tests/op_slots.h"
 #include "tests/op_weights.h"
@@ -21,46 +22,6 @@ namespace tests {
 namespace {
 
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
-
-// Beside activations of 16 bits a linear's weights count as of their type (op.h): the reference
-// follows, so that the bound stays that of the sums.
-bool CountsAsX(const Graph& g, const Node& node, ValueId input) {
-  const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
-                       node.op == Op::kGroupedLinearSum;
-  const DType x = g.value(node.inputs[0]).dtype;
-  const bool heads = node.op == Op::kHeadLinear || node.op == Op::kLatentQuery;
-  return (grouped || heads || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&
-         input != node.inputs[0] && (x == DType::kBF16 || x == DType::kF16) &&
-         g.value(input).shape.size() == (grouped || heads ? 3 : 2) &&
-         g.value(input).kind == ValueKind::kWeight;
-}
-
-// What a result may be off by its own rounding, and that of what a fused op keeps inside, relative
-// to the row's largest.
-double RoundingOf(DType t) {
-  if (t == DType::kBF16) return 8e-3;
-  return t == DType::kF16 ? 1e-3 : 0;
-}
-
-// Whether keys and values reach the cache from inside a fused op: their rounding there may fall the
-// other way than the reference's.
-bool WritesCacheFused(const Graph& g) {
-  return CountNodes(g, Op::kRopeKvWrite) + CountNodes(g, Op::kNormRopeKvWrite) +
-             CountNodes(g, Op::kLatentWrite) + CountNodes(g, Op::kNormQkvRopeWrite) >
-         0;
-}
-
-// Whether the op quantises what it reads then itself.
-bool QuantisesWithin(Op op) {
-  if (!IsFused(op)) return false;
-  const FusedDefinition& d = DefinitionOf(op);
-  for (size_t p = 0; p < ComputedParts(d); ++p) {
-    const bool out =
-        std::find(d.outputs.begin(), d.outputs.end(), static_cast<int>(p)) != d.outputs.end();
-    if (d.parts[p].op == Op::kQuantize && !out) return true;
-  }
-  return false;
-}
 
 // Frees what it allocated.
 class Memory {

@@ -219,6 +219,47 @@ double Metric(uint16_t port, const std::string& name) {
   return at == std::string::npos ? -1 : std::atof(body.c_str() + body.find("} ", at) + 2);
 }
 
+// A device that is lost at some step of the requests below.
+std::string AnswerOfALostDevice(uint16_t port) {
+  std::string body;
+  for (int i = 0; i < 1000 && body.find("the device was lost") == std::string::npos; ++i) {
+    RawSocket s(port, 0, 120);
+    s.Send(Completion(3, R"(,"temperature":0,"max_tokens":40,"ignore_eos":true)"));
+    body = net::testing::ReadAnswer(s).body;
+  }
+  return body;
+}
+
+TEST(ServerProgram, EndsOrStartsAgainWhenItsDeviceIsLost) {
+  const std::vector<std::string> arguments = {kTiny,        "--port",
+                                              "0",          "--device",
+                                              "emulated",   "--dtype",
+                                              "auto",       "--isa",
+                                              "lose=20000", "--max-num-seqs",
+                                              "1",          "--max-model-len",
+                                              "64",         "--kv-cache-memory",
+                                              "1M",         "--disable-log-requests"};
+  {
+    Program p(arguments);
+    const uint16_t port = p.Port();
+    ASSERT_NE(p.Until("ready"), "") << p.said();
+    EXPECT_NE(AnswerOfALostDevice(port).find("the device was lost"), std::string::npos);
+    EXPECT_EQ(p.End(), 1) << p.said();
+  }
+  std::vector<std::string> again = arguments;
+  again.insert(again.end(), {"--on-engine-death", "restart"});
+  Program p(again);
+  for (int life = 0; life < 2; ++life) {
+    const uint16_t port = p.Port();
+    ASSERT_NE(p.Until("ready"), "") << p.said();
+    EXPECT_NE(AnswerOfALostDevice(port).find("the device was lost"), std::string::npos) << life;
+  }
+  p.Port();
+  ASSERT_NE(p.Until("ready"), "") << p.said();
+  p.Signal(SIGTERM);
+  EXPECT_EQ(p.End(), 0) << p.said();
+}
+
 // Clients that leave at any moment: before the request is whole, while its prompt is read, in the
 // middle of a stream. Under a sanitizer the program's own exit code says what that found.
 TEST(ServerProgram, RandomDisconnectsLeaveNothingBehind) {

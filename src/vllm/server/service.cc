@@ -70,6 +70,7 @@ void Service::EngineDied(const std::string& why) {
   death_ = why;
   state_ = State::kDead;
   log_.Error("the engine cannot go on: " + why);
+  if (options_.on_engine_death) options_.on_engine_death();
 }
 
 // On the engine's thread: sorts by lane and wakes each once.

@@ -1,0 +1,44 @@
+#include "tests/op_bounds.h"
+
+#include <algorithm>
+
+#include "vt/ir/fused.h"
+
+namespace tests {
+
+using namespace vt::ir;  // NOLINT: this file is written in the IR's words
+
+bool CountsAsX(const Graph& g, const Node& node, ValueId input) {
+  const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
+                       node.op == Op::kGroupedLinearSum;
+  const DType x = g.value(node.inputs[0]).dtype;
+  const bool heads = node.op == Op::kHeadLinear || node.op == Op::kLatentQuery;
+  return (grouped || heads || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&
+         input != node.inputs[0] && (x == DType::kBF16 || x == DType::kF16) &&
+         g.value(input).shape.size() == (grouped || heads ? 3 : 2) &&
+         g.value(input).kind == ValueKind::kWeight;
+}
+
+double RoundingOf(DType t) {
+  if (t == DType::kBF16) return 8e-3;
+  return t == DType::kF16 ? 1e-3 : 0;
+}
+
+bool WritesCacheFused(const Graph& g) {
+  return CountNodes(g, Op::kRopeKvWrite) + CountNodes(g, Op::kNormRopeKvWrite) +
+             CountNodes(g, Op::kLatentWrite) + CountNodes(g, Op::kNormQkvRopeWrite) >
+         0;
+}
+
+bool QuantisesWithin(Op op) {
+  if (!IsFused(op)) return false;
+  const FusedDefinition& d = DefinitionOf(op);
+  for (size_t p = 0; p < ComputedParts(d); ++p) {
+    const bool out =
+        std::find(d.outputs.begin(), d.outputs.end(), static_cast<int>(p)) != d.outputs.end();
+    if (d.parts[p].op == Op::kQuantize && !out) return true;
+  }
+  return false;
+}
+
+}  // namespace tests

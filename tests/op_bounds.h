@@ -1,0 +1,23 @@
+// What a result may be off by, beside the rounding of sums that a case's tolerance covers.
+#pragma once
+
+#include "vt/ir/graph.h"
+
+namespace tests {
+
+// Beside activations of 16 bits a linear's weights count as of their type (op.h): the reference
+// follows, so that the bound stays that of the sums.
+bool CountsAsX(const vt::ir::Graph& g, const vt::ir::Node& node, vt::ir::ValueId input);
+
+// What a result may be off by its own rounding, and that of what a fused op keeps inside, relative
+// to the row's largest.
+double RoundingOf(vt::ir::DType t);
+
+// Whether keys and values reach the cache from inside a fused op: their rounding there may fall the
+// other way than the reference's.
+bool WritesCacheFused(const vt::ir::Graph& g);
+
+// Whether the op quantises what it reads then itself.
+bool QuantisesWithin(vt::ir::Op op);
+
+}  // namespace tests
