@@ -48,6 +48,7 @@ test:
 	  bash tools/fetch_model.sh $$model || echo "make test: going on without $$model: its tests will be skipped" >&2; \
 	done
 	@bash tools/fetch_openai.sh || echo "make test: going on without the openai package: its test will be skipped" >&2
+	@bash tools/fetch_minilm.sh || echo "make test: going on without all-MiniLM-L6-v2: its test will be skipped" >&2
 	@bash tools/count_lines.sh
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error
 
