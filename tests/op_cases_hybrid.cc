@@ -179,7 +179,8 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
   add(ExpertBlock("expert_block.bias", 12, 5, 96, 160, 0, q8, DType::kQ4_0,
                   {.sigmoid = true, .groups = 3, .top_groups = 2, .bias = true}, steps));
   add(ExpertBlock("expert_block.one", 1, 1, 64, 32, 32, DType::kIQ4_NL, DType::kQ5_1, {}, steps));
-  add(ExpertBlock("expert_block.wide", 70, 11, 2048, 256, 256, q4, q4, {}, {{{1}}, {{2}}}));
+  add(ExpertBlock("expert_block.wide", 70, 11, 2048, 32, 256, q4, DType::kQ4_0, {},
+                  {{{1}}, {{2}}}));
 }
 
 // A layer's first half: norm, quantised q, k and v (and a gate), attention, and back.

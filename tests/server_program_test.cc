@@ -235,7 +235,7 @@ TEST(ServerProgram, EndsOrStartsAgainWhenItsDeviceIsLost) {
                                               "0",          "--device",
                                               "emulated",   "--dtype",
                                               "auto",       "--isa",
-                                              "lose=20000", "--max-num-seqs",
+                                              "lose=6000", "--max-num-seqs",
                                               "1",          "--max-model-len",
                                               "64",         "--kv-cache-memory",
                                               "1M",         "--disable-log-requests"};

@@ -147,7 +147,8 @@ GLM4_MOE = dict(
 MODELS |= {
     "phi3": ("Phi3", dict(rope_parameters=rope(), sliding_window=11), dict(dtype="bfloat16", style="flat")),
     "phi3_long": ("Phi3", PHI3_LONG, dict(dtype="bfloat16")),
-    "olmo2": ("Olmo2", dict(rope_parameters=rope(100.0), attention_bias=True, head_dim=20, **ODD),
+    "olmo2": ("Olmo2", dict(rope_parameters=rope(100.0), attention_bias=True, head_dim=24,
+                            **ODD | dict(hidden_size=72)),
               dict(dtype="bfloat16", style="flat")),
     "olmo3": ("Olmo3", OLMO3, dict(dtype="bfloat16")),
     "granite": ("Granite", GRANITE | dict(tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
