@@ -317,13 +317,15 @@ TEST(Engine, PoolsEmbeddingsAsTheModelsFilesSay) {
 class CpuEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    engine::LoadOptions options = Options("cpu");
+    engine::LoadOptions options = CpuOptions();
     options.score_prompts = true;
     options.max_num_seqs = 1;
     auto llm = engine::Llm::Load(options);
     ASSERT_TRUE(llm.ok()) << llm.error().message;
     llm_ = *std::move(llm);
   }
+  virtual engine::LoadOptions CpuOptions() const { return Options("cpu"); }
+  void MixedRequests(int64_t block_bytes);
   // Log-probabilities of `answer` after `prompt`, computed in one piece, and at each place how far
   // the best is ahead of the second.
   struct Scored {
@@ -362,13 +364,13 @@ class CpuEngineTest : public ::testing::Test {
 
 // The design's rule of equality (b): across batches and chunkings, log-probabilities to 1e-3 in
 // f32.
-TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) {
+void CpuEngineTest::MixedRequests(int64_t block_bytes) {
   for (const bool caching : {true, false}) {
-    engine::LoadOptions options = Options("cpu");
+    engine::LoadOptions options = CpuOptions();
     options.enable_prefix_caching = caching;
     options.max_model_len = 128;
     // Memory for about three of them: some are pre-empted.
-    options.kv_cache_memory = 50 * 5120;  // blocks of four tokens in f32
+    options.kv_cache_memory = 50 * block_bytes;  // of four tokens in f32
     Collector sink;
     const auto engine = Load(options, sink);
     ASSERT_NE(engine, nullptr);
@@ -409,6 +411,20 @@ TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) {
     EXPECT_EQ(stats.prefix_hits > 0, caching);
   }
 }
+
+TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) { MixedRequests(5120); }
+
+// One vector of 24 + 8 numbers a token, in each of two layers.
+class CpuLatentTest : public CpuEngineTest {
+ protected:
+  engine::LoadOptions CpuOptions() const override {
+    engine::LoadOptions o = Options("cpu");
+    o.model = std::string(VLLM_SOURCE_DIR) + "/tests/goldens/models/deepseek_v2";
+    return o;
+  }
+};
+
+TEST_F(CpuLatentTest, MixedRequestsEqualEachAlone) { MixedRequests(4 * 2 * (24 + 8) * 4); }
 
 TEST_F(CpuEngineTest, PromptLogprobsAreThoseOfOnePass) {
   Collector sink;
