@@ -71,7 +71,8 @@ void AddRowOps(std::vector<OpCase>& cases) {
     add("layer_norm", [&](CaseBuilder& c) -> std::vector<ValueId> {
       if (width == 1)
         return {c.b.Scale(c.X(width), 2)};  // one value has no variance: the result is noise
-      return {c.b.LayerNorm(c.X(width), c.Vector("w", width), c.Vector("b", width), 1e-5f)};
+      return {c.b.LayerNorm(c.X(width), c.Vector("w", width), c.Vector("b", width), 1e-5f),
+              c.b.LayerNorm(c.X(width), c.Vector("w", width), "", 1e-5f)};
     });
     add("softmax", [&](CaseBuilder& c) -> std::vector<ValueId> {
       const ValueId x = c.b.Scale(c.X(width), 3);
@@ -90,9 +91,23 @@ void AddRowOps(std::vector<OpCase>& cases) {
     });
     add("gather",
         [&](CaseBuilder& c) -> std::vector<ValueId> { return {c.b.OutputOnly(c.X(width))}; });
+    add("state_rows", [&](CaseBuilder& c) -> std::vector<ValueId> {
+      return {c.b.Scale(c.b.Media(width, c.X(width)), 2)};
+    });
     add("argmax", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.Emit(Op::kArgMax, "argmax", {c.b.OutputOnly(c.X(width))})};
     });
+  }
+}
+
+// What an encoder of sound begins and ends with.
+void AddMedia(std::vector<OpCase>& cases) {
+  for (const int64_t width : {5, 64}) {
+    CaseBuilder c(fmt::format("media.w{}", width));
+    const ValueId x = c.b.Scale(c.b.Media(3 * width), 2);
+    const ValueId y = c.b.Add(c.b.Slice(x, 0, width), c.b.Slice(x, width, width));
+    cases.push_back(c.Finish({c.b.Scale(c.b.OutputOnly(y, 4), 0.5f)},
+                             {{{4}}, {{5}, 3}, {{33, 8}, 1, 1}, {{100}, 2}}));
   }
 }
 
@@ -335,6 +350,7 @@ void AddBlocks(std::vector<OpCase>& cases) {
 std::vector<OpCase> OpCases() {
   std::vector<OpCase> cases;
   AddRowOps(cases);
+  AddMedia(cases);
   AddSampler(cases);
   AddWeights(cases);
   AddRope(cases);

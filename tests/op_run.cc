@@ -1,5 +1,6 @@
 // Runs one op case on a backend and holds it against the reference.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -90,9 +91,12 @@ class CaseRun {
   base::Status SetUpWeight(const Value& v, const std::vector<NodeId>& users);
   base::Status SetUpSampler(size_t group, size_t requests);
   base::Status SetUpRecurrent(size_t group, size_t requests);
+  base::Status SetUpMedia(size_t group);
   SamplingRow SamplerRow(size_t request);
   void RecurrentInputs(const OpStep& step, StepInputs& in);
   bool Compares(const Value& v, int64_t row, const StepInputs& in) const;
+
+  static constexpr int32_t kMedia = 5;  // slots of media rows
 
   const OpCase& case_;
   vt::Backend& backend_;
@@ -174,7 +178,9 @@ base::Status CaseRun::Setup() {
     const StateGroup& group = case_.graph.state_groups[g];
     if (group.kind == StateGroup::Kind::kSlot) {
       const bool recurrent = group.name == kRecurrentGroup;
-      const auto s = recurrent ? SetUpRecurrent(g, requests) : SetUpSampler(g, requests);
+      const auto s = group.name == kMediaGroup ? SetUpMedia(g)
+                     : recurrent               ? SetUpRecurrent(g, requests)
+                                               : SetUpSampler(g, requests);
       if (!s) return s;
       continue;
     }
@@ -275,6 +281,26 @@ base::Status CaseRun::SetUpRecurrent(size_t group, size_t requests) {
                 .floats = true,
                 .pieces = pieces});
   }
+  return {};
+}
+
+// Rows that no step changes.
+base::Status CaseRun::SetUpMedia(size_t group) {
+  const int64_t words = case_.graph.state_groups[group].slot_bytes / 4;
+  std::vector<int32_t> now(static_cast<size_t>(kMedia * words));
+  std::uniform_real_distribution<float> unit(-1, 1);
+  for (int32_t& word : now) word = std::bit_cast<int32_t>(unit(random_));
+  auto p = memory_.Get(kMedia * words * 4);
+  if (!p) return p.error();
+  blocks_.emplace_back();
+  bindings_.state.push_back({*p});
+  bindings_.state_blocks.push_back(kMedia);
+  slots_.Add({.group = static_cast<int>(group),
+              .device = *p,
+              .words = words,
+              .now = std::move(now),
+              .floats = true,
+              .pieces = {words}});
   return {};
 }
 
@@ -394,6 +420,14 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   StepInputs in;
   Tensor ids, positions, starts, lens, rows, params;
   std::uniform_int_distribution<int32_t> token(0, 96);  // below every table's rows
+  std::uniform_int_distribution<int32_t> medium(-1, kMedia - 1);
+  Tensor media;
+  const bool has_media = CountNodes(case_.graph, Op::kStateRows) > 0;
+  int32_t taken = 1;  // rows by an output
+  for (const Node& n : case_.graph.nodes) {
+    if (n.op == Op::kGather && std::holds_alternative<GatherAttrs>(n.attrs.v))
+      taken = static_cast<int32_t>(n.attrs.as<GatherAttrs>().count);
+  }
   starts.i.push_back(0);
   for (size_t r = 0; r < step.added.size(); ++r) {
     if (step.added[r] == 0) continue;
@@ -401,11 +435,12 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
       // What is generated is fed from the slot.
       const bool fed = sampler_ >= 0 && cached_[r] > 0 && step.added[r] == 1;
       ids.i.push_back(fed ? -1 - static_cast<int32_t>(2 * r) : token(random_));
+      media.i.push_back(has_media ? medium(random_) : -1);
       positions.i.push_back(static_cast<int32_t>(cached_[r] + i));
     }
     starts.i.push_back(static_cast<int32_t>(ids.i.size()));
     lens.i.push_back(static_cast<int32_t>(cached_[r] + step.added[r]));
-    rows.i.push_back(static_cast<int32_t>(ids.i.size() - 1));
+    rows.i.push_back(static_cast<int32_t>(ids.i.size()) - taken);
     const SamplingRow sampling = SamplerRow(r);
     params.f.resize(params.f.size() + kSampleParamCount);
     PackSamplingRow(sampling, &params.f[params.f.size() - kSampleParamCount]);
@@ -420,10 +455,12 @@ StepInputs CaseRun::Inputs(const OpStep& step) {
   positions.i.resize(static_cast<size_t>(in.bucket.tokens));
   starts.i.resize(static_cast<size_t>(in.bucket.requests + 1), tokens);
   lens.i.resize(static_cast<size_t>(in.bucket.requests));
+  media.i.resize(static_cast<size_t>(in.bucket.tokens), -1);
   rows.i.resize(static_cast<size_t>(in.bucket.outputs));
   params.f.resize(static_cast<size_t>(in.bucket.outputs * kSampleParamCount));
-  in.tensors = {{kTokenIds, ids}, {kPositions, positions}, {kQueryStart, starts},
-                {kSeqLens, lens}, {kOutputRows, rows},     {kSampleParams, params}};
+  in.tensors = {{kTokenIds, ids},   {kPositions, positions}, {kQueryStart, starts},
+                {kSeqLens, lens},   {kOutputRows, rows},     {kSampleParams, params},
+                {kMediaRows, media}};
   PageInputs(step, in);
   RecurrentInputs(step, in);
   return in;

@@ -57,6 +57,7 @@ struct Experts {
   bool sigmoid = false;
   bool bias = false;  // "mlp.gate.e_score_correction_bias", in choosing alone
   double scale = 1;
+  double softcap = 0;  // of the router's logits; 0: none
   int64_t groups = 1, top_groups = 1;
 };
 
@@ -74,6 +75,15 @@ struct DeltaNet {
   int64_t channels() const { return 2 * k_heads * k_dim + v_heads * v_dim; }
 };
 
+// What the audio encoder of a model that hears takes and gives: log-mel frames of 10 ms in pieces
+// of one length, and rows that stand for tokens.
+struct Audio {
+  int64_t mel_bins = 0;  // 0: it hears nothing
+  int64_t frames = 0;    // of a piece; shorter sound is followed by silence
+  int64_t rows = 0;      // of a piece
+  int32_t token = -1;    // whose place in the prompt a row takes
+};
+
 struct Config {
   std::string architecture;  // "LlamaForCausalLM"; for GGUF the general.architecture
   std::string family;        // a Family's name (family.h): "llama", "qwen3_moe", "gemma3"
@@ -85,6 +95,10 @@ struct Config {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  std::vector<int64_t> layer_heads;  // heads of each layer, where they differ; else empty
+  int64_t HeadsOf(int64_t layer) const {
+    return layer_heads.empty() ? num_heads : layer_heads[static_cast<size_t>(layer)];
+  }
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
   float rms_norm_eps = 1e-6f;
@@ -110,6 +124,7 @@ struct Config {
     return unrotated_layers.empty() || !unrotated_layers[static_cast<size_t>(layer)];
   }
 
+  Audio audio;
   Experts experts;
   std::vector<bool> sparse_layers;  // one a layer: whether its MLP is the experts; may be empty
   bool IsSparse(int64_t layer) const {

@@ -101,6 +101,11 @@ struct Family {
   // logits. Tokens see those behind them: a text goes through it in one piece.
   bool encoder = false;
 
+  // Of models that hear: the encoder's graph, of Config::audio, which ends in the rows [O, hidden].
+  BuildFunction build_media = nullptr;
+  // Renders conversations where the files have no template.
+  std::string_view chat_template = {};
+
   // --- what is its own
   std::vector<Option> options = {};
   // Options (and metadata keys) that `read_json` (`read_gguf`) reads or that don't matter, so that
@@ -108,6 +113,8 @@ struct Family {
   std::vector<std::string_view> known = {};
   // After all common options and `options` are read.
   base::Status (*read_json)(const boost::json::object& o, Config& config) = nullptr;
+  // Then of the whole file, where the text model is but a part of it.
+  base::Status (*read_whole_json)(const boost::json::object& whole, Config& config) = nullptr;
   void (*read_gguf)(GgufReader& reader, Config& config) = nullptr;
 
   // --- tensors

@@ -140,7 +140,7 @@ base::Status CompileNorm(const Context& c, ir::NodeId id, Steps& steps) {
   const int64_t width = x.width;
   switch (n.op) {
     case Op::kRmsNorm: {
-      const float* w = o.Vector(1);
+      const float* w = n.inputs.size() > 1 ? o.Vector(1) : nullptr;
       const RowsView y = o.Out();
       return o.Emit(steps, y,
                     [f = k.rms_norm, w, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
@@ -148,7 +148,7 @@ base::Status CompileNorm(const Context& c, ir::NodeId id, Steps& steps) {
                     });
     }
     case Op::kLayerNorm: {
-      const float *w = o.Vector(1), *b = o.Vector(2);
+      const float *w = o.Vector(1), *b = n.inputs.size() > 2 ? o.Vector(2) : nullptr;
       const RowsView y = o.Out();
       return o.Emit(steps, y,
                     [f = k.layer_norm, w, b, x, y, a = n.attrs.as<ir::NormAttrs>()](int64_t i) {
@@ -281,6 +281,7 @@ base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
   a.top_groups = attrs.top_groups;
   a.group_max = attrs.group_max;
   if (attrs.bias) a.bias = o.Vector(1);
+  if (attrs.expert_scales) a.scales = o.Vector(o.node().inputs.size() - 1);
   auto* ids = reinterpret_cast<int32_t*>(o.Blocks(1));
   return o.Emit(steps, x, [f = c.kernels.router, a, x, weights, ids](int64_t t) {
     thread_local std::vector<float> scratch;
@@ -290,6 +291,28 @@ base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
 }
 
 }  // namespace
+
+base::Status CompileStateRows(const Context& c, ir::NodeId id, Steps& steps) {
+  Operands o(c, id);
+  const ir::Value& state = c.value(o.node().inputs[0]);
+  const auto group = static_cast<size_t>(state.group);
+  if (group >= c.bindings.state.size() || c.bindings.state[group].empty()) {
+    o.Fail(fmt::format("cpu: the state of '{}' has no memory", o.node().name));
+    return o.status();
+  }
+  const auto* slots = static_cast<const float*>(c.bindings.state[group][0]);
+  const int64_t count = c.bindings.state_blocks[group];
+  const RowsView y = o.Out(), x = o.node().inputs.size() > 2 ? o.In(2) : RowsView{};
+  const int32_t* rows = o.Ids(1);
+  return o.Emit(steps, y, [=](int64_t i) {
+    const float* from = rows[i] >= 0 && rows[i] < count ? slots + rows[i] * y.width
+                        : x.base != nullptr             ? x.row(i)
+                                                        : nullptr;
+    const size_t bytes = static_cast<size_t>(y.width) * 4;
+    if (from != nullptr) return static_cast<void>(std::memcpy(y.row(i), from, bytes));
+    std::memset(y.row(i), 0, bytes);
+  });
+}
 
 base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
   Operands o(c, id);
@@ -381,9 +404,12 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
       const RowsView x = o.In(0), y = o.Out();
       const int32_t* rows = o.Ids(1);
       return o.Emit(steps, y, [x, y, rows](int64_t i) {
-        std::memcpy(y.row(i), x.row(rows[i]), static_cast<size_t>(y.width) * 4);
+        for (int64_t j = 0; j * x.width < y.width; ++j)
+          std::memcpy(y.row(i) + j * x.width, x.row(rows[i] + j), static_cast<size_t>(x.width) * 4);
       });
     }
+    case Op::kStateRows:
+      return CompileStateRows(c, id, steps);
     case Op::kConcat: {
       const RowsView a = o.In(0), b = o.In(1), y = o.Out();
       return o.Emit(steps, y, [a, b, y](int64_t i) {

@@ -55,8 +55,9 @@ enum class RowBinary : int32_t {
   kSub,
   kMul,
   kDiv,
-  kMulRow
-};  // kMulRow: b has one value a row
+  kMulRow,  // b has one value a row
+  kElse     // b where the index picks no row
+};
 
 // y = fn(x), then with b. An index picks the row of x; a row outside [0, index_rows) is zeros.
 struct RowsMapArgs {

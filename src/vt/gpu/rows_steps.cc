@@ -236,6 +236,25 @@ void CompileTakeRows(RowNode& r, bool table, int64_t rows) {
   a.x = table ? r.Table(0, &a.index_rows) : r.In(0);
   a.y = r.Out();
   a.index = r.Ints(1);
+  // Of a gather an index may take several rows.
+  const View x = a.x, y = a.y;
+  for (int64_t to = 0; to < y.rows.width; to += x.rows.width, --a.index_rows) {
+    a.x = r.From(x, to / x.rows.width * x.rows.stride);
+    a.y = r.From(y, to);
+    EmitMap(r, a, r.node().outputs[0], x.rows.width);
+  }
+}
+
+// Rows of a state of f32; where there is none, those of an input, or zeros.
+void CompileStateRows(const Context& c, RowNode& r) {
+  RowsMapArgs a = Binary(r.node().inputs.size() > 2 ? RowBinary::kElse : RowBinary::kNone);
+  const Context::Slots slots = c.SlotsOf(r.node().inputs[0]);
+  a.y = r.Out();
+  if (a.binary == RowBinary::kElse) a.b = r.In(2);
+  a.x = {.rows = {.base = slots.words, .stride = a.y.rows.width, .width = a.y.rows.width},
+         .f32 = 1};
+  a.index = r.Ints(1);
+  a.index_rows = static_cast<int32_t>(slots.count);
   EmitMap(r, a, r.node().outputs[0], a.y.rows.width);
 }
 
@@ -262,9 +281,13 @@ void CompileNorm(RowNode& r) {
       break;
     default:
       attrs = n.attrs.as<ir::NormAttrs>();
-      a.w = r.Vector(1);
+      if (n.inputs.size() > 1) {
+        a.w = r.Vector(1);
+      } else {
+        attrs.weight_offset = 1;  // to weights of 0
+      }
       if (n.op == Op::kLayerNorm) {
-        a.bias = r.Vector(2);
+        if (n.inputs.size() > 2) a.bias = r.Vector(2);
         a.centre = 1;
       }
   }
@@ -357,6 +380,8 @@ void CompileRows(const Context& c, ir::NodeId id) {
       return CompileTakeRows(r, true, 0);
     case Op::kGather:
       return CompileTakeRows(r, false, c.MostRows(n.inputs[0]));
+    case Op::kStateRows:
+      return CompileStateRows(c, r);
     case Op::kSlice: {
       const auto& a = n.attrs.as<ir::SliceAttrs>();
       return CompileCopy(r, 0, a.begin, 0, a.size);

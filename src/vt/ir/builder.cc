@@ -20,6 +20,12 @@ std::string ModuleName(const std::string& weight) {
                                          : weight;
 }
 
+// Nodes without a name of their own take the op's name and their number, which is unique in the
+// graph.
+std::string Numbered(const Graph& g, Op op) {
+  return fmt::format("{}.{}", Name(op), g.nodes.size());
+}
+
 }  // namespace
 
 Builder::Builder(std::string model_name, WeightSource weights, KvOptions kv)
@@ -167,6 +173,8 @@ ValueId Builder::Linear(ValueId x, const std::string& name, int64_t out, bool bi
 
 ValueId Builder::RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset) {
   if (x < 0) return kNone;
+  if (weight.empty())
+    return Emit(Op::kRmsNorm, Numbered(graph_, Op::kRmsNorm), {x}, {NormAttrs{eps}});
   const int64_t d = graph_.value(x).shape.back().At({});
   return Emit(Op::kRmsNorm, ModuleName(weight), {x, Weight(weight, {d})},
               {NormAttrs{eps, weight_offset}});
@@ -176,14 +184,9 @@ ValueId Builder::LayerNorm(ValueId x, const std::string& weight, const std::stri
                            float eps) {
   if (x < 0) return kNone;
   const int64_t d = graph_.value(x).shape.back().At({});
-  return Emit(Op::kLayerNorm, ModuleName(weight), {x, Weight(weight, {d}), Weight(bias, {d})},
-              {NormAttrs{eps, 0}});
-}
-
-// Nodes without a name of their own take the op's name and their number, which is unique in the
-// graph.
-static std::string Numbered(const Graph& g, Op op) {
-  return fmt::format("{}.{}", Name(op), g.nodes.size());
+  std::vector<ValueId> in = {x, Weight(weight, {d})};
+  if (!bias.empty()) in.push_back(Weight(bias, {d}));
+  return Emit(Op::kLayerNorm, ModuleName(weight), std::move(in), {NormAttrs{eps, 0}});
 }
 
 ValueId Builder::Add(ValueId a, ValueId b) {
@@ -220,8 +223,20 @@ ValueId Builder::Rope(ValueId x, const RopeAttrs& rope) {
   return Emit(Op::kRope, Numbered(graph_, Op::kRope), {x, Positions()}, {rope});
 }
 
-ValueId Builder::OutputOnly(ValueId x) {
-  return Emit(Op::kGather, "output_rows", {x, OutputRows()});
+ValueId Builder::OutputOnly(ValueId x, int64_t count) {
+  return Emit(Op::kGather, "output_rows", {x, OutputRows()}, {GatherAttrs{count}});
+}
+
+ValueId Builder::Media(int64_t width, ValueId x) {
+  const auto group = static_cast<int>(graph_.state_groups.size());
+  graph_.state_groups.push_back({.name = kMediaGroup,
+                                 .kind = StateGroup::Kind::kSlot,
+                                 .dtype = DType::kF32,
+                                 .slot_bytes = width * Info(DType::kF32).bytes});
+  std::vector<ValueId> inputs = {State(kMediaGroup, group, DType::kF32, {Dim(width)}),
+                                 Input(kMediaRows, {T()})};
+  if (x >= 0) inputs.push_back(x);
+  return Emit(Op::kStateRows, "media", std::move(inputs));
 }
 
 ValueId Builder::Concat(ValueId a, ValueId b) {
@@ -248,60 +263,91 @@ ValueId Builder::LatentAttention(ValueId q, ValueId latent, const AttentionAttrs
   return Attend(q, {latent}, attrs, name, {});
 }
 
+int Builder::PagedGroup(int64_t window, int64_t kv_heads, int64_t head_dim, bool latent) {
+  if (kv_.block_size < 1 || kv_.max_model_len < 1)
+    Fail("the KV cache needs a positive block size and model length");
+  // Layers share a group when their state has the same shape and the same window.
+  for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
+    const StateGroup& s = graph_.state_groups[g];
+    if (s.kind != StateGroup::Kind::kSlot && s.window == window && s.kv_heads == kv_heads &&
+        s.head_dim == head_dim && s.latent == latent) {
+      return static_cast<int>(g);
+    }
+  }
+  const bool global = window == 0;
+  graph_.state_groups.push_back(
+      {.name = global ? "global" : fmt::format("window{}", window),
+       .kind = global ? StateGroup::Kind::kPagedGlobal : StateGroup::Kind::kPagedWindow,
+       .dtype = kv_.dtype,
+       .layers = 0,
+       .kv_heads = kv_heads,
+       .head_dim = head_dim,
+       .window = window,
+       .latent = latent});
+  return static_cast<int>(graph_.state_groups.size()) - 1;
+}
+
+ValueId Builder::BlockTable(int group) {
+  const int64_t max_blocks =
+      kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
+  return Input(BlockTableName(group), {R(), Dim(max_blocks)});
+}
+
 ValueId Builder::Attend(ValueId q, std::vector<ValueId> kv, const AttentionAttrs& attrs,
                         const std::string& name, const std::string& sinks) {
   if (q < 0 || std::any_of(kv.begin(), kv.end(), [](ValueId v) { return v < 0; })) return kNone;
-  // Layers share a group when their state has the same shape and the same window.
-  int group = -1;
-  for (size_t g = 0; g < graph_.state_groups.size(); ++g) {
-    const StateGroup& s = graph_.state_groups[g];
-    if (s.kind != StateGroup::Kind::kSlot && s.window == attrs.window &&
-        s.kv_heads == attrs.kv_heads && s.head_dim == attrs.head_dim &&
-        s.latent == attrs.latent()) {
-      group = static_cast<int>(g);
-    }
-  }
-  if (group < 0) {
-    const bool global = attrs.window == 0;
-    group = static_cast<int>(graph_.state_groups.size());
-    graph_.state_groups.push_back(
-        {.name = global ? "global" : fmt::format("window{}", attrs.window),
-         .kind = global ? StateGroup::Kind::kPagedGlobal : StateGroup::Kind::kPagedWindow,
-         .dtype = kv_.dtype,
-         .layers = 0,
-         .kv_heads = attrs.kv_heads,
-         .head_dim = attrs.head_dim,
-         .window = attrs.window,
-         .latent = attrs.latent()});
-  }
+  const int group = PagedGroup(attrs.window, attrs.kv_heads, attrs.head_dim, attrs.latent());
   const int layer = graph_.state_groups[static_cast<size_t>(group)].layers;
-  const ValueId state_id =
-      State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype,
-            {Dim(static_cast<int64_t>(kv.size())), Dim(attrs.kv_heads), Dim(attrs.head_dim)});
+  ValueId state_id = kNone;
+  // Tokens that see those behind them are all in one step, so layers take turns with one state.
+  for (size_t v = 0; v < graph_.values.size() && !attrs.causal; ++v) {
+    if (graph_.values[v].kind == ValueKind::kState && graph_.values[v].group == group)
+      state_id = static_cast<ValueId>(v);  // the newest version is the last
+  }
+  if (state_id < 0) {
+    state_id =
+        State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype,
+              {Dim(static_cast<int64_t>(kv.size())), Dim(attrs.kv_heads), Dim(attrs.head_dim)});
+  }
 
-  if (kv_.block_size < 1 || kv_.max_model_len < 1)
-    Fail("the KV cache needs a positive block size and model length");
-  const int64_t max_blocks =
-      kv_.block_size < 1 ? 1 : (kv_.max_model_len + kv_.block_size - 1) / kv_.block_size;
   kv.insert(kv.begin(), state_id);
   kv.push_back(Input(SlotsName(group), {T()}));
   const ValueId next = Emit(Op::kKvWrite, name + ".kv_write", std::move(kv));
-  if (next < 0) return kNone;
+  return next < 0 ? kNone : AttendOver(next, q, attrs, name, sinks);
+}
+
+ValueId Builder::AttentionOf(const std::string& of, ValueId q, const AttentionAttrs& attrs,
+                             const std::string& name) {
+  if (q < 0) return kNone;
+  const auto written = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& n) {
+    return n.op == Op::kKvWrite && n.name == of + ".kv_write";
+  });
+  if (written == graph_.nodes.end()) {
+    Fail(fmt::format("{}: {} reads the cache of {}, which has none", graph_.name, name, of));
+    return kNone;
+  }
+  return AttendOver(written->outputs[0], q, attrs, name, {});
+}
+
+ValueId Builder::AttendOver(ValueId state, ValueId q, const AttentionAttrs& attrs,
+                            const std::string& name, const std::string& sinks) {
   std::vector<ValueId> inputs = {q,
-                                 next,
+                                 state,
                                  Positions(),
                                  Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
                                  Input(kSeqLens, {R()}),
-                                 Input(BlockTableName(group), {R(), Dim(max_blocks)})};
+                                 BlockTable(graph_.value(state).group)};
   if (attrs.sinks) inputs.push_back(Weight(sinks, {attrs.heads}));
   return Emit(Op::kAttention, name, std::move(inputs), {attrs});
 }
 
 Builder::Routed Builder::Router(ValueId logits, const RouterAttrs& attrs, const std::string& name,
-                                const std::string& bias) {
+                                const std::string& bias, const std::string& scales) {
   if (logits < 0) return {};
   std::vector<ValueId> inputs = {logits};
-  if (attrs.bias) inputs.push_back(Weight(bias, {graph_.value(logits).shape.back().At({})}));
+  const int64_t experts = graph_.value(logits).shape.back().At({});
+  if (attrs.bias) inputs.push_back(Weight(bias, {experts}));
+  if (attrs.expert_scales) inputs.push_back(Weight(scales, {experts}));
   Routed out;
   out.weights = Emit(Op::kRouter, name, std::move(inputs), {attrs});
   if (out.weights >= 0) out.ids = graph_.nodes.back().outputs[1];

@@ -58,7 +58,9 @@ class Builder {
   ValueId EmbedOf(const std::string& weight, int64_t rows, int64_t width, ValueId ids);
   // weight "<name>.weight" [out, in]; with bias "<name>.bias" [out] when `bias`.
   ValueId Linear(ValueId x, const std::string& name, int64_t out, bool bias = false);
+  // Without a weight where `weight` is empty.
   ValueId RmsNorm(ValueId x, const std::string& weight, float eps, float weight_offset = 0);
+  // Without a bias where `bias` is empty.
   ValueId LayerNorm(ValueId x, const std::string& weight, const std::string& bias, float eps);
   ValueId Add(ValueId a, ValueId b);
   ValueId Mul(ValueId a, ValueId b);
@@ -69,12 +71,18 @@ class Builder {
   ValueId Heads(ValueId x, int64_t heads, int64_t head_dim);  // [T, H * D] -> [T, H, D]
   ValueId Slice(ValueId x, int64_t begin, int64_t size);
   ValueId Rope(ValueId x, const RopeAttrs& rope);
-  ValueId OutputOnly(ValueId x);  // keeps the rows whose logits are wanted: [T, D] -> [O, D]
+  // Keeps the rows whose logits are wanted: [T, D] -> [O, D]; each with the count - 1 behind it.
+  ValueId OutputOnly(ValueId x, int64_t count = 1);
+  // [T, width]: the step's media rows, and for tokens without one those of `x`, or zeros.
+  ValueId Media(int64_t width, ValueId x = kNone);
 
   // --- attention with the KV cache. q [T, H, D], k and v [T, Hk, D]. Layers with the same window
   // share a state group. With attrs.sinks the weight `sinks` [heads].
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,
                     const std::string& name, const std::string& sinks = {});
+  // The same over what the attention called `of`, of the same cache, has written.
+  ValueId AttentionOf(const std::string& of, ValueId q, const AttentionAttrs& attrs,
+                      const std::string& name);
   // The same with a latent cache (attrs.v_dim): latent [T, 1, D] -> [T, H * v_dim].
   ValueId LatentAttention(ValueId q, ValueId latent, const AttentionAttrs& attrs,
                           const std::string& name);
@@ -86,9 +94,9 @@ class Builder {
   struct Routed {
     ValueId weights = kNone, ids = kNone;  // f32 and i32 [T, k]
   };
-  // With attrs.bias the weight `bias` [experts].
+  // With attrs.bias the weight `bias` [experts], with attrs.expert_scales the weight `scales`.
   Routed Router(ValueId logits, const RouterAttrs& attrs, const std::string& name,
-                const std::string& bias = {});
+                const std::string& bias = {}, const std::string& scales = {});
   ValueId GroupedLinear(ValueId x, ValueId ids, const std::string& name, int64_t experts,
                         int64_t out);
   // y [T, k, N] plus the row of `bias` [experts, N] that each id says.
@@ -104,6 +112,38 @@ class Builder {
   };
   ValueId GatedDeltaNet(ValueId qkv, ValueId a, ValueId b, const DeltaAttrs& attrs,
                         int64_t conv_width, const DeltaWeights& weights, const std::string& name);
+
+  // --- caches of which some tokens leave an entry (builder_entries.cc). Such a state has one
+  // vector of `width` numbers a token; with a window, of the last tokens alone.
+  struct Cache {
+    ValueId state = kNone;  // newest version
+    int group = -1;
+  };
+  Cache MakeCache(int64_t width, int64_t window = 0);
+  void Write(Cache& cache, ValueId x, const std::string& name);  // x [T, 1, width]
+  // Weights `bias` [ratio, attrs.width()] and `norm` [dim].
+  void Compress(const Cache& raw, Cache& entries, const CompressAttrs& attrs,
+                const std::string& bias, const std::string& norm, const std::string& name);
+  // q [T, H, D], weights [T, H] -> i32 [T, top_k].
+  ValueId IndexEntries(ValueId q, ValueId weights, const Cache& entries, const EntryAttrs& attrs,
+                       const std::string& name);
+  // The weight `sinks` [heads]; ids where attrs.top_k is not 0. -> [T, H * D].
+  ValueId EntryAttention(ValueId q, const Cache& window, const Cache& entries, ValueId ids,
+                         const EntryAttrs& attrs, const std::string& sinks,
+                         const std::string& name);
+
+  // --- several streams x [T, H, D] in place of one residual: what a block reads of them, and they
+  // with what it gave. Weights "<name>fn" [M, H * D], "<name>base" [M],
+  // "<name>scale".
+  struct Collapsed {
+    ValueId x = kNone, gates = kNone;
+  };
+  Collapsed HyperCollapse(ValueId streams, const HyperAttrs& attrs, const std::string& name);
+  ValueId HyperExpand(ValueId streams, ValueId y, ValueId gates);
+
+  // As Router, by the row of `table` [vocabulary, top_k] of each token.
+  Routed HashRouter(ValueId logits, const RouterAttrs& attrs, const std::string& name,
+                    const std::string& table, int64_t vocabulary);
 
   // --- the end: chooses a token a row, and lists the best ones where a row asks for them.
   struct Sampled {
@@ -130,9 +170,15 @@ class Builder {
   void Fail(std::string message);
 
  private:
+  // Attention over the version `state` of a layer's cache.
+  ValueId AttendOver(ValueId state, ValueId q, const AttentionAttrs& attrs, const std::string& name,
+                     const std::string& sinks);
   // Attention over a state of its own to which `kv` (k and v, or a latent vector) is written.
   ValueId Attend(ValueId q, std::vector<ValueId> kv, const AttentionAttrs& attrs,
                  const std::string& name, const std::string& sinks);
+  // The group of states of this kind, new or not.
+  int PagedGroup(int64_t window, int64_t kv_heads, int64_t head_dim, bool latent);
+  ValueId BlockTable(int group);
   ValueId Input(const std::string& name, Shape shape);
   ValueId State(const std::string& name, int group, DType dtype, Shape shape);
   // The newest version of the sampler's state; kNone after an error.

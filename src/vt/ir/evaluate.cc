@@ -79,14 +79,33 @@ Tensor Binary(Op op, const Tensor& a, const Tensor& b) {
   });
 }
 
-Tensors TakeRows(const Tensor& table, const Tensor& ids, const char* what) {
+Tensors TakeRows(const Tensor& table, const Tensor& ids, const char* what, int64_t count = 1) {
   const auto width = static_cast<size_t>(Last(table));
-  const int64_t rows = Size(table, 0);
-  Tensor y{.shape = {Size(ids, 0), Last(table)}, .f = {}, .i = {}};
+  const int64_t rows = Size(table, 0) - (count - 1);
+  Tensor y{.shape = {Size(ids, 0), count * Last(table)}, .f = {}, .i = {}};
   for (const int32_t id : ids.i) {
     if (id < 0 || id >= rows) return Bad(fmt::format("{} {} is not below {}", what, id, rows));
     const auto row = table.f.begin() + static_cast<long>(static_cast<size_t>(id) * width);
-    y.f.insert(y.f.end(), row, row + static_cast<long>(width));
+    y.f.insert(y.f.end(), row, row + static_cast<long>(width) * count);
+  }
+  return std::vector<Tensor>{std::move(y)};
+}
+
+Tensors StateRows(const Tensor& rows, const Tensor* x, const KvState& state) {
+  if (state.recurrent.empty()) return Bad("the state has no rows");
+  const size_t width = state.recurrent.begin()->second.size();
+  Tensor y{.shape = {Size(rows, 0), static_cast<int64_t>(width)}, .f = {}, .i = {}};
+  for (size_t t = 0; t < rows.i.size(); ++t) {
+    if (rows.i[t] < 0 && x == nullptr) {
+      y.f.resize(y.f.size() + width);
+    } else if (rows.i[t] < 0) {
+      const auto from = x->f.begin() + static_cast<long>(t * width);
+      y.f.insert(y.f.end(), from, from + static_cast<long>(width));
+    } else {
+      const auto found = state.recurrent.find(rows.i[t]);
+      if (found == state.recurrent.end()) return Bad(fmt::format("row {} is not there", rows.i[t]));
+      y.f.insert(y.f.end(), found->second.begin(), found->second.end());
+    }
   }
   return std::vector<Tensor>{std::move(y)};
 }
@@ -115,17 +134,17 @@ Tensor Linear(const LinearAttrs& a, const std::vector<const Tensor*>& in) {
   return y;
 }
 
-Tensor RmsNorm(const NormAttrs& a, const Tensor& x, const Tensor& w) {
+Tensor RmsNorm(const NormAttrs& a, const Tensor& x, const Tensor* w) {
   return Rowwise(x, [&](const float* in, float* out, size_t d) {
     double squares = 0;
     for (size_t i = 0; i < d; ++i) squares += static_cast<double>(in[i]) * in[i];
     const double scale = 1 / std::sqrt(squares / static_cast<double>(d) + a.eps);
     for (size_t i = 0; i < d; ++i)
-      out[i] = static_cast<float>(in[i] * scale * (w.f[i] + a.weight_offset));
+      out[i] = static_cast<float>(in[i] * scale * (w != nullptr ? w->f[i] + a.weight_offset : 1));
   });
 }
 
-Tensor LayerNorm(const NormAttrs& a, const Tensor& x, const Tensor& w, const Tensor& b) {
+Tensor LayerNorm(const NormAttrs& a, const Tensor& x, const Tensor& w, const Tensor* b) {
   return Rowwise(x, [&](const float* in, float* out, size_t d) {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < d; ++i) sum += in[i];
@@ -133,7 +152,8 @@ Tensor LayerNorm(const NormAttrs& a, const Tensor& x, const Tensor& w, const Ten
     for (size_t i = 0; i < d; ++i) squares += (in[i] - mean) * (in[i] - mean);
     const double scale = 1 / std::sqrt(squares / static_cast<double>(d) + a.eps);
     for (size_t i = 0; i < d; ++i) {
-      out[i] = static_cast<float>((in[i] - mean) * scale * (w.f[i] + a.weight_offset) + b.f[i]);
+      out[i] = static_cast<float>((in[i] - mean) * scale * (w.f[i] + a.weight_offset) +
+                                  (b != nullptr ? b->f[i] : 0));
     }
   });
 }
@@ -163,8 +183,9 @@ Tensor Rope(const RopeAttrs& a, const Tensor& x, const Tensor& positions) {
       // The angle is an f32 product, as in the models' own code: at position 100000 a double's
       // differs visibly.
       const float angle = static_cast<float>(positions.i[t]) * a.frequencies[i];
-      const double c = std::cos(static_cast<double>(angle)) * a.magnitude;
-      const double s = std::sin(static_cast<double>(angle)) * a.magnitude;
+      const double magnitude = a.MagnitudeAt(positions.i[t]);
+      const double c = std::cos(static_cast<double>(angle)) * magnitude;
+      const double s = std::sin(static_cast<double>(angle)) * magnitude;
       for (size_t h = 0; h < heads; ++h) {
         const size_t base = (t * heads + h) * d;
         const size_t p = base + (a.interleaved ? 2 * i : i),
@@ -240,7 +261,7 @@ Tensors Attention(const AttentionAttrs& a, const std::vector<const Tensor*>& in,
     for (int64_t t = starts.i[static_cast<size_t>(r)]; t < end; ++t) {
       const int64_t position = positions.i[static_cast<size_t>(t)];
       const int64_t last = a.causal ? std::min(position + 1, len) : len;
-      const int64_t first = a.window > 0 ? std::max<int64_t>(0, position - a.window + 1) : 0;
+      const int64_t first = a.First(position);
       std::vector<const std::vector<float>*> k, v;
       for (int64_t p = first; p < last; ++p) {
         const int32_t block = table.i[static_cast<size_t>(r * max_blocks + p / block_size)];
@@ -388,7 +409,11 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
     case Op::kEmbed:
       return TakeRows(*in[0], *in[1], "token id");
     case Op::kGather:
-      return TakeRows(*in[0], *in[1], "output row");
+      return TakeRows(
+          *in[0], *in[1], "output row",
+          std::holds_alternative<GatherAttrs>(attrs.v) ? attrs.as<GatherAttrs>().count : 1);
+    case Op::kStateRows:
+      return StateRows(*in[1], in.size() > 2 ? in[2] : nullptr, *state);
     case Op::kLinear:
       return one(Linear(attrs.as<LinearAttrs>(), in));
     case Op::kAdd:
@@ -411,9 +436,9 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
       }));
     }
     case Op::kRmsNorm:
-      return one(RmsNorm(attrs.as<NormAttrs>(), *in[0], *in[1]));
+      return one(RmsNorm(attrs.as<NormAttrs>(), *in[0], in.size() > 1 ? in[1] : nullptr));
     case Op::kLayerNorm:
-      return one(LayerNorm(attrs.as<NormAttrs>(), *in[0], *in[1], *in[2]));
+      return one(LayerNorm(attrs.as<NormAttrs>(), *in[0], *in[1], in.size() > 2 ? in[2] : nullptr));
     case Op::kSoftmax:
       return one(Softmax(*in[0], false));
     case Op::kLogSoftmax:
@@ -438,7 +463,7 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
           {.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
     }
     case Op::kRouter:
-      return RouteExperts(attrs.as<RouterAttrs>(), *in[0], in.size() > 1 ? in[1] : nullptr);
+      return RouteExperts(attrs.as<RouterAttrs>(), in);
     case Op::kHeadLinear:
       return one(HeadLinear(*in[0], *in[1]));
     case Op::kGroupedLinear:

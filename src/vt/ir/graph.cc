@@ -1,5 +1,7 @@
 #include "vt/ir/graph.h"
 
+#include <cmath>
+
 #include "base/strings.h"
 
 namespace vt::ir {
@@ -40,27 +42,36 @@ struct AttrsText {
   std::string operator()(const LinearAttrs& a) const {
     return fmt::format("segments={}{}", a.segments, a.bias ? " bias" : "");
   }
+  std::string operator()(const GatherAttrs& a) const {
+    return a.count == 1 ? "" : fmt::format("rows={}", a.count);
+  }
   std::string operator()(const SliceAttrs& a) const {
     return fmt::format("[{}, +{}]", a.begin, a.size);
   }
   std::string operator()(const ReshapeAttrs& a) const { return vt::ir::ToString(a.shape); }
   std::string operator()(const ConvertAttrs& a) const { return std::string(Name(a.dtype)); }
   std::string operator()(const RopeAttrs& a) const {
-    return fmt::format("rotary={}{}", a.rotary_dim, a.interleaved ? " interleaved" : "");
+    std::string s = fmt::format("rotary={}{}", a.rotary_dim, a.interleaved ? " interleaved" : "");
+    if (a.growth > 0) s += fmt::format(" growth={:g}/{:g}", a.growth, a.floor);
+    return s;
   }
   std::string operator()(const AttentionAttrs& a) const {
     std::string s =
         fmt::format("heads={}/{}x{} scale={:g}", a.heads, a.kv_heads, a.head_dim, a.scale);
     if (a.softcap != 0) s += fmt::format(" softcap={:g}", a.softcap);
-    if (a.window != 0) s += fmt::format(" window={}", a.window);
+    if (a.window != 0) s += fmt::format(" {}={}", a.chunked ? "chunk" : "window", a.window);
     if (!a.causal) s += " bidirectional";
     if (a.sinks) s += " sinks";
     if (a.latent()) s += fmt::format(" latent={}", a.v_dim);
     return s;
   }
   std::string operator()(const RouterAttrs& a) const {
-    std::string s = fmt::format("top={} {}", a.top_k, a.sigmoid ? "sigmoid" : "softmax");
+    std::string s = fmt::format("top={} {}", a.top_k,
+                                a.root      ? "softplus"
+                                : a.sigmoid ? "sigmoid"
+                                            : "softmax");
     if (a.bias) s += " bias";
+    if (a.expert_scales) s += " scales";
     if (a.groups > 1) s += fmt::format(" groups={}/{}", a.top_groups, a.groups);
     if (a.group_max) s += " by their best";
     if (a.normalise) s += " normalised";
@@ -77,6 +88,14 @@ struct AttrsText {
     return fmt::format("heads={}/{}x{}x{}{}{}", a.v_heads, a.k_heads, a.k_dim, a.v_dim,
                        a.log_a ? " log_a" : "", a.tiled ? " tiled" : "");
   }
+  std::string operator()(const CompressAttrs& a) const {
+    return fmt::format("ratio={} dim={}{}", a.ratio, a.dim, a.overlap ? " overlap" : "");
+  }
+  std::string operator()(const EntryAttrs& a) const {
+    return fmt::format("heads={}x{} ratio={} top={} window={}", a.heads, a.dim, a.ratio, a.top_k,
+                       a.window);
+  }
+  std::string operator()(const HyperAttrs& a) const { return fmt::format("rounds={}", a.rounds); }
   std::string operator()(const SamplerAttrs& a) const {
     return fmt::format("vocabulary={} history={} lists={}", a.layout.vocabulary, a.layout.history,
                        a.layout.lists);
@@ -94,6 +113,12 @@ struct AttrsText {
 };
 
 }  // namespace
+
+double RopeAttrs::MagnitudeAt(int64_t position) const {
+  if (growth <= 0) return magnitude;
+  return magnitude *
+         (1 + growth * std::log1p(std::floor((static_cast<double>(position) + 1) / floor)));
+}
 
 int64_t Dim::At(const Bucket& b) const {
   switch (sym) {

@@ -112,6 +112,10 @@ struct SliceAttrs {  // of the last dimension
   int64_t size = 0;
   bool operator==(const SliceAttrs&) const = default;
 };
+struct GatherAttrs {
+  int64_t count = 1;  // rows that one index takes
+  bool operator==(const GatherAttrs&) const = default;
+};
 struct ReshapeAttrs {
   Shape shape;  // of the result
   bool operator==(const ReshapeAttrs&) const = default;
@@ -127,14 +131,19 @@ struct RopeAttrs {
   int64_t rotary_dim = 0;
   bool interleaved = false;
   float magnitude = 1;
+  // > 0: cos and sin grow with the position: by 1 + growth * log(1 + floor((position + 1) /
+  // floor)). With frequencies of 0 that scales queries by position (Llama 4).
+  float growth = 0, floor = 1;
   std::vector<float> frequencies;  // rotary_dim / 2 of them, radians a position
+  double MagnitudeAt(int64_t position) const;
   bool operator==(const RopeAttrs&) const = default;
 };
 struct AttentionAttrs {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // head_dim of q, k and v
   float scale = 1;
-  float softcap = 0;   // 0: none; else scores become cap * tanh(score / cap) before the mask
-  int64_t window = 0;  // 0: all; else a query sees itself and the window - 1 positions before it
+  float softcap = 0;     // 0: none; else scores become cap * tanh(score / cap) before the mask
+  int64_t window = 0;    // 0: all; else a query sees itself and the window - 1 positions before it
+  bool chunked = false;  // of those, only the ones since the last multiple of the window
   bool causal = true;
   bool sinks = false;  // each head has one more score in its softmax's sum, of no key
   // > 0: the cache is latent: one vector of head_dim numbers a token (kv_heads is 1), whose first
@@ -142,6 +151,12 @@ struct AttentionAttrs {
   int64_t v_dim = 0;
   bool latent() const { return v_dim > 0; }
   int64_t value_dim() const { return latent() ? v_dim : head_dim; }
+  // The first position that a query at `position` sees.
+  int64_t First(int64_t position) const {
+    if (window <= 0) return 0;
+    const int64_t first = chunked ? position - position % window : position - window + 1;
+    return first > 0 ? first : 0;
+  }
   bool operator==(const AttentionAttrs&) const = default;
 };
 // Which experts a token goes to. A score is softmax over all experts or sigmoid; chosen by score
@@ -150,6 +165,7 @@ struct AttentionAttrs {
 struct RouterAttrs {
   int64_t top_k = 1;
   bool sigmoid = false;
+  bool root = false;       // instead: the square root of softplus (DeepSeek-V4)
   bool normalise = false;  // weights are divided by their sum
   float scale = 1;         // of the weights, at the end
   // Experts in groups of the same size: only those of the best `top_groups` stay, by the sum of a
@@ -157,6 +173,7 @@ struct RouterAttrs {
   int64_t groups = 1, top_groups = 1;
   bool group_max = false;
   bool bias = false;
+  bool expert_scales = false;  // at the very end a weight is multiplied by its expert's
   bool operator==(const RouterAttrs&) const = default;
 };
 struct GroupedLinearAttrs {
@@ -186,6 +203,44 @@ struct DeltaAttrs {
   int64_t state_floats() const { return v_heads * k_dim * v_dim; }
   bool operator==(const DeltaAttrs&) const = default;
 };
+// Entries of a cache (DeepSeek-V4): one of `dim` values for each window of `ratio` tokens, in whose
+// rows of the entries' state it stands: value i in that of token i / (dim / ratio), behind `begin`.
+// An entry is rope(rms_norm(sum of values, each weighted by the softmax of its gates + bias over
+// the window), w), the last rotary_dim of it rotated by the window's first position. Overlapping,
+// values and gates are twice as wide: the last half counts in a token's own window, the first in
+// the next.
+struct CompressAttrs {
+  int64_t ratio = 1, dim = 0;
+  bool overlap = false;
+  int64_t values = 0, gates = 0;  // where they begin in a token's row of the raw state
+  int64_t begin = 0;
+  float eps = 1e-6f;
+  RopeAttrs rope;
+  int64_t width() const { return overlap ? 2 * dim : dim; }
+  bool operator==(const CompressAttrs&) const = default;
+};
+// What reads entries. An index scores each by sum over heads of weight * relu(q . entry), and keeps
+// top_k of those that are complete (ties to the lower id). Attention is over the `window` last
+// tokens, whose vectors are keys and values, entries (top_k > 0: the chosen ones; ratio 0: none)
+// and a sink.
+struct EntryAttrs {
+  int64_t heads = 0, dim = 0;
+  int64_t ratio = 0, begin = 0;
+  int64_t top_k = 0;
+  int64_t window = 0;
+  float scale = 1;
+  bool operator==(const EntryAttrs&) const = default;
+};
+// Several streams in place of one residual (DeepSeek-V4). With m the mixes, which belong to
+// x / sqrt(mean(x^2) + norm_eps) of all streams: y = sum of (sigmoid(m scale + base) + eps) x; then
+// H gates 2 sigmoid(..) of the next block's result, and an H x H matrix: softmax of rows + eps,
+// whose columns and rows are divided by their sum + eps `rounds` times in all, columns first and
+// last.
+struct HyperAttrs {
+  int64_t rounds = 0;
+  float eps = 1e-6f, norm_eps = 1e-6f;
+  bool operator==(const HyperAttrs&) const = default;
+};
 struct SamplerAttrs {
   SamplerLayout layout;  // of a slot of the state
   bool operator==(const SamplerAttrs&) const = default;
@@ -198,8 +253,9 @@ struct FusedAttrs {
 };
 struct Attrs {
   std::variant<std::monostate, NormAttrs, ScaleAttrs, ClampAttrs, UnaryAttrs, LinearAttrs,
-               SliceAttrs, ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs, RouterAttrs,
-               GroupedLinearAttrs, ConvAttrs, DeltaAttrs, SamplerAttrs, FusedAttrs>
+               SliceAttrs, GatherAttrs, ReshapeAttrs, ConvertAttrs, RopeAttrs, AttentionAttrs,
+               RouterAttrs, GroupedLinearAttrs, ConvAttrs, DeltaAttrs, CompressAttrs, EntryAttrs,
+               HyperAttrs, SamplerAttrs, FusedAttrs>
       v;
   bool operator==(const Attrs&) const = default;
 
@@ -221,7 +277,8 @@ struct Node {
 // One kind of state. Of the paged kinds each attention layer of the group has its own buffer, and
 // all share a block table. A kSlot group is an array of slots of slot_bytes (a layer), which an
 // index chooses; the one named "sampler" holds what sampler_layout.h says, the one named
-// "recurrent" what ConvAttrs and DeltaAttrs say.
+// "recurrent" what ConvAttrs and DeltaAttrs say, and each slot of "media" a row of f32 that stands
+// for a token of the step.
 struct StateGroup {
   enum class Kind : uint8_t { kPagedGlobal, kPagedWindow, kSlot };
   std::string name;  // "global", "window", "sampler"
@@ -239,6 +296,7 @@ struct StateGroup {
 
 inline constexpr const char* kSamplerGroup = "sampler";  // names of the slot groups
 inline constexpr const char* kRecurrentGroup = "recurrent";
+inline constexpr const char* kMediaGroup = "media";
 
 struct Graph {
   std::string name;
@@ -272,6 +330,7 @@ inline constexpr const char* kQueryStart = "query_start";  // [R + 1]; first row
 inline constexpr const char* kSeqLens = "seq_lens";  // [R]; tokens in the cache after this step
 inline constexpr const char* kOutputRows = "output_rows";  // [O]; rows whose logits are wanted
 inline constexpr const char* kTokenTypes = "token_types";  // [T]; of encoders: segment of the token
+inline constexpr const char* kMediaRows = "media_rows";  // [T]; the token's slot of "media", or -1
 // Per paged state group g: "slots.<g>" [T], block * block_size + offset, or -1 (padding: nothing is
 // written); "block_table.<g>" [R, max_blocks].
 // [R]; the recurrent slot that a request's state is read from (-1: it is new, and its state zero)

@@ -9,60 +9,85 @@
 namespace vt::ir {
 
 // X(identifier, text name, attributes, what it computes)
-#define VT_PRIMITIVE_OPS(X)                                                                      \
-  X(Embed, "embed", none, "(table [V, D], ids [T]) -> [T, D]: rows of the table")                \
-  X(Linear, "linear", LinearAttrs,                                                               \
-    "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b; beside x of bf16 w may "  \
-    "be rounded to bf16")                                                                        \
-  X(Add, "add", none, "(a, b) -> a + b; b of the same shape or [D]")                             \
-  X(Sub, "sub", none, "(a, b) -> a - b")                                                         \
-  X(Mul, "mul", none, "(a, b) -> a * b")                                                         \
-  X(Div, "div", none, "(a, b) -> a / b")                                                         \
-  X(Scale, "scale", ScaleAttrs, "x -> x * multiply + add")                                       \
-  X(Unary, "unary", UnaryAttrs, "x -> fn(x)")                                                    \
-  X(Clamp, "clamp", ClampAttrs, "x -> min(max(x, low), high)")                                   \
-  X(RmsNorm, "rms_norm", NormAttrs,                                                              \
-    "(x [.., D], w [D]) -> x / sqrt(mean(x^2) + eps) * (w + offset)")                            \
-  X(LayerNorm, "layer_norm", NormAttrs, "(x [.., D], w [D], b [D]) -> (x - mean) / std * w + b") \
-  X(Softmax, "softmax", none, "x -> exp(x - max) / sum over the last dimension")                 \
-  X(LogSoftmax, "log_softmax", none, "x -> x - logsumexp over the last dimension")               \
-  X(Rope, "rope", RopeAttrs, "(x [T, H, D], positions [T]) -> rotated pairs")                    \
-  X(KvWrite, "kv_write", none,                                                                   \
-    "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state; of a latent one without v")        \
-  X(Attention, "attention", AttentionAttrs,                                                      \
-    "(q [T, H, D], state, positions, query_start, seq_lens, block_table, sinks [H] if any) -> "  \
-    "[T, H * Dv]")                                                                               \
-  X(HeadLinear, "head_linear", none,                                                             \
-    "(x [T, H, K], w [H, N, K]) -> [T, H, N]: each head by a matrix of its own")                 \
-  X(Gather, "gather", none, "(x [T, D], rows [O]) -> [O, D]")                                    \
-  X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")        \
-  X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")     \
-  X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                             \
-  X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")             \
-  X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")               \
-  X(Router, "router", RouterAttrs,                                                               \
-    "(logits [T, E], bias [E] if any) -> (weights [T, k], ids i32 [T, k]): the experts of a "    \
-    "token")                                                                                     \
-  X(GroupedLinear, "grouped_linear", GroupedLinearAttrs,                                         \
-    "(x [T, K] or [T, k, K], ids [T, k], W0 [E, N0, K]..) -> [T, k, N0 + ..]: each by the "      \
-    "matrix of its id; zeros for ids below 0")                                                   \
-  X(ExpertBias, "expert_bias", none,                                                             \
-    "(y [T, k, N], ids [T, k], b [E, N]) -> y + b[ids]; y for ids below 0")                      \
-  X(ExpertSum, "expert_sum", none,                                                               \
-    "(y [T, k, N], weights [T, k]) -> [T, N]: the weighted sum over k")                          \
-  X(ScaleRows, "scale_rows", none, "(x [.., N], s [.., 1]) -> x * s")                            \
-  X(CausalConv, "causal_conv", ConvAttrs,                                                        \
-    "(x [T, C], w [C, W], state, query_start, state_read, state_write) -> (y [T, C], state): "   \
-    "a filter a channel along each request's tokens")                                            \
-  X(GatedDelta, "gated_delta", DeltaAttrs,                                                       \
-    "(qkv [T, C], a [T, Hv], b [T, Hv], A [Hv], dt [Hv], state, query_start, state_read, "       \
-    "state_write) -> (y [T, Hv, Dv], state): the gated delta rule; see DeltaAttrs")              \
-  X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")         \
-  X(TokenFeed, "token_feed", SamplerAttrs,                                                       \
-    "(ids [T], state) -> i32 [T]: ids below 0 become the last token of slot -1 - id")            \
-  X(Sample, "sample", SamplerAttrs,                                                              \
-    "(logits [O, V], params [O, 32], state) -> (tokens i32 [O], state); see sampling.h")         \
-  X(TopLogprobs, "top_logprobs", none,                                                           \
+#define VT_PRIMITIVE_OPS(X)                                                                        \
+  X(Embed, "embed", none, "(table [V, D], ids [T]) -> [T, D]: rows of the table")                  \
+  X(Linear, "linear", LinearAttrs,                                                                 \
+    "(x [.., K], w0 [N0, K].., b0 [N0]..) -> [.., N0 + ..]: x w^T + b; beside x of bf16 w may "    \
+    "be rounded to bf16")                                                                          \
+  X(Add, "add", none, "(a, b) -> a + b; b of the same shape or [D]")                               \
+  X(Sub, "sub", none, "(a, b) -> a - b")                                                           \
+  X(Mul, "mul", none, "(a, b) -> a * b")                                                           \
+  X(Div, "div", none, "(a, b) -> a / b")                                                           \
+  X(Scale, "scale", ScaleAttrs, "x -> x * multiply + add")                                         \
+  X(Unary, "unary", UnaryAttrs, "x -> fn(x)")                                                      \
+  X(Clamp, "clamp", ClampAttrs, "x -> min(max(x, low), high)")                                     \
+  X(RmsNorm, "rms_norm", NormAttrs,                                                                \
+    "(x [.., D], w [D] if any) -> x / sqrt(mean(x^2) + eps) * (w + offset)")                       \
+  X(LayerNorm, "layer_norm", NormAttrs,                                                            \
+    "(x [.., D], w [D], b [D] if any) -> (x - mean) / std * w + b")                                \
+  X(Softmax, "softmax", none, "x -> exp(x - max) / sum over the last dimension")                   \
+  X(LogSoftmax, "log_softmax", none, "x -> x - logsumexp over the last dimension")                 \
+  X(Rope, "rope", RopeAttrs, "(x [T, H, D], positions [T]) -> rotated pairs")                      \
+  X(KvWrite, "kv_write", none,                                                                     \
+    "(state, k [T, Hk, D], v [T, Hk, D], slots [T]) -> state; of a latent one without v")          \
+  X(Attention, "attention", AttentionAttrs,                                                        \
+    "(q [T, H, D], state, positions, query_start, seq_lens, block_table, sinks [H] if any) -> "    \
+    "[T, H * Dv]")                                                                                 \
+  X(HeadLinear, "head_linear", none,                                                               \
+    "(x [T, H, K], w [H, N, K]) -> [T, H, N]: each head by a matrix of its own")                   \
+  X(Gather, "gather", GatherAttrs,                                                                 \
+    "(x [T, D], rows [O]) -> [O, n D]: the n rows from each of `rows` on, side by side")           \
+  X(StateRows, "state_rows", none,                                                                 \
+    "(state, rows [T], x [T, D] if any) -> [T, D]: slot rows[t] of the state; below 0 the row "    \
+    "of x, or zeros")                                                                              \
+  X(Reshape, "reshape", ReshapeAttrs, "x -> the same elements in another shape (a view)")          \
+  X(Slice, "slice", SliceAttrs, "x [.., N] -> [.., size] (a view with the row stride of x)")       \
+  X(Concat, "concat", none, "(a [.., N], b [.., M]) -> [.., N + M]")                               \
+  X(Convert, "convert", ConvertAttrs, "x -> the same values in another plain dtype")               \
+  X(Quantize, "quantize", ConvertAttrs, "x [.., K] -> activation blocks (Q8_A32)")                 \
+  X(Router, "router", RouterAttrs,                                                                 \
+    "(logits [T, E], bias [E] if any, scales [E] if any) -> (weights [T, k], ids i32 [T, k]): "    \
+    "the experts of a token")                                                                      \
+  X(GroupedLinear, "grouped_linear", GroupedLinearAttrs,                                           \
+    "(x [T, K] or [T, k, K], ids [T, k], W0 [E, N0, K]..) -> [T, k, N0 + ..]: each by the "        \
+    "matrix of its id; zeros for ids below 0")                                                     \
+  X(ExpertBias, "expert_bias", none,                                                               \
+    "(y [T, k, N], ids [T, k], b [E, N]) -> y + b[ids]; y for ids below 0")                        \
+  X(ExpertSum, "expert_sum", none,                                                                 \
+    "(y [T, k, N], weights [T, k]) -> [T, N]: the weighted sum over k")                            \
+  X(ScaleRows, "scale_rows", none, "(x [.., N], s [.., 1]) -> x * s")                              \
+  X(CausalConv, "causal_conv", ConvAttrs,                                                          \
+    "(x [T, C], w [C, W], state, query_start, state_read, state_write) -> (y [T, C], state): "     \
+    "a filter a channel along each request's tokens")                                              \
+  X(GatedDelta, "gated_delta", DeltaAttrs,                                                         \
+    "(qkv [T, C], a [T, Hv], b [T, Hv], A [Hv], dt [Hv], state, query_start, state_read, "         \
+    "state_write) -> (y [T, Hv, Dv], state): the gated delta rule; see DeltaAttrs")                \
+  X(Compress, "compress", CompressAttrs,                                                           \
+    "(raw state, entries state, positions, query_start, seq_lens, raw table, entries table, bias " \
+    "[ratio, C], w [D]) -> entries state: an entry where a window of tokens ends")                 \
+  X(IndexEntries, "index_entries", EntryAttrs,                                                     \
+    "(q [T, H, D], weights [T, H], entries state, positions, query_start, seq_lens, table) -> "    \
+    "ids "                                                                                         \
+    "i32 [T, k]: the best entries, rising; then -1")                                               \
+  X(EntryAttention, "entry_attention", EntryAttrs,                                                 \
+    "(q [T, H, D], window state, entries state, positions, query_start, seq_lens, window table, "  \
+    "entries table, sinks [H], ids [T, k] if top_k) -> [T, H * D]: over a window and entries")     \
+  X(HyperCollapse, "hyper_collapse", HyperAttrs,                                                   \
+    "(x [T, H, D], mix [T, M], base [M], scale [3]) -> (y [T, D], gates f32 [T, H + H H]); "       \
+    "without "                                                                                     \
+    "rounds M is H, scale [1], and y is all")                                                      \
+  X(HyperExpand, "hyper_expand", none,                                                             \
+    "(x [T, H, D], y [T, D], gates [T, H + H H]) -> [T, H, D]: gate y + the gates' matrix^T x")    \
+  X(HashRouter, "hash_router", RouterAttrs,                                                        \
+    "(logits [T, E], table [V, k], ids [T]) -> (weights [T, k], ids i32 [T, k]): the experts "     \
+    "that "                                                                                        \
+    "the table has for a token")                                                                   \
+  X(ArgMax, "argmax", none, "x [O, V] -> i32 [O]; ties to the lower id; NaN never wins")           \
+  X(TokenFeed, "token_feed", SamplerAttrs,                                                         \
+    "(ids [T], state) -> i32 [T]: ids below 0 become the last token of slot -1 - id")              \
+  X(Sample, "sample", SamplerAttrs,                                                                \
+    "(logits [O, V], params [O, 32], state) -> (tokens i32 [O], state); see sampling.h")           \
+  X(TopLogprobs, "top_logprobs", none,                                                             \
     "(logits [O, V], params [O, 32], tokens [O]) -> (values [O, 22], ids i32 [O, 20])")
 
 // Fused ops: each is defined by the primitives named here (fused.cc holds the definition as data).
@@ -152,6 +177,7 @@ struct StateWrite {
 };
 constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kKvWrite) return {0, 0};
+  if (op == Op::kCompress) return {1, 0};
   if (op == Op::kSample || op == Op::kCausalConv) return {2, 1};
   if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kGatedDeltaNet) return {2, 1};

@@ -108,7 +108,12 @@ base::Result<size_t> Rule::Arity() const {
     case Op::kQuantize:
     case Op::kArgMax:
       return 1u;
+    case Op::kRmsNorm:
+      return in_.size() == 1 ? 1u : 2u;
+    case Op::kStateRows:
+      return in_.size() == 2 ? 2u : 3u;
     case Op::kLayerNorm:
+      return in_.size() == 2 ? 2u : 3u;
     case Op::kExpertBias:
       return 3u;
     case Op::kKvWrite:
@@ -122,8 +127,10 @@ base::Result<size_t> Rule::Arity() const {
       return 6u;
     case Op::kGatedDelta:
       return 9u;
-    case Op::kRouter:
-      return Get<RouterAttrs>() != nullptr && Get<RouterAttrs>()->bias ? 2u : 1u;
+    case Op::kRouter: {
+      const auto* a = Get<RouterAttrs>();
+      return a == nullptr ? 1u : 1u + (a->bias ? 1u : 0u) + (a->expert_scales ? 1u : 0u);
+    }
     case Op::kGroupedLinear: {
       const auto* a = Get<GroupedLinearAttrs>();
       if (a == nullptr || a->segments < 1)
@@ -224,7 +231,9 @@ Types Rule::Router() {
     return Bad("needs groups of equal size, enough of which stay");
   }
   if (Rank(0) != 2 || !IsPlainFloat(in_[0].dtype)) return Bad("needs logits [T, E]");
-  if (a->bias && !IsVector(1, experts)) return Bad("needs a bias of as many values as experts");
+  for (size_t i = 1; i < in_.size(); ++i) {
+    if (!IsVector(i, experts)) return Bad("needs biases and scales of as many values as experts");
+  }
   const Shape chosen = {S(0)[0], Dim(a->top_k)};
   return std::vector<OutputType>{{DType::kF32, chosen}, {DType::kI32, chosen}};
 }
@@ -351,11 +360,12 @@ Types Rule::Apply() {
       return One(ValueType(), S(0));
     case Op::kRmsNorm:
       if (Get<NormAttrs>() == nullptr) return Bad("needs NormAttrs");
-      if (!IsVector(1, LastOf(0))) return Bad("needs a weight of the last dimension's size");
+      if (in_.size() == 2 && !IsVector(1, LastOf(0)))
+        return Bad("needs a weight of the last dimension's size");
       return One(ValueType(), S(0));
     case Op::kLayerNorm:
       if (Get<NormAttrs>() == nullptr) return Bad("needs NormAttrs");
-      if (!IsVector(1, LastOf(0)) || !IsVector(2, LastOf(0)))
+      if (!IsVector(1, LastOf(0)) || (in_.size() == 3 && !IsVector(2, LastOf(0))))
         return Bad("needs weight and bias of the last dimension");
       return One(ValueType(), S(0));
     case Op::kRope: {
@@ -375,9 +385,18 @@ Types Rule::Apply() {
       return Attention();
     case Op::kHeadLinear:
       return HeadLinear();
-    case Op::kGather:
-      if (Rank(0) != 2 || !IsIds(1, 1)) return Bad("needs x [T, D] and i32 rows");
-      return One(in_[0].dtype, {S(1)[0], S(0)[1]});
+    case Op::kGather: {
+      const auto* a = Get<GatherAttrs>();
+      const int64_t count = a == nullptr ? 1 : a->count;
+      if (Rank(0) != 2 || LastOf(0) < 1 || !IsIds(1, 1) || count < 1)
+        return Bad("needs x [T, D] and i32 rows");
+      return One(in_[0].dtype, {S(1)[0], Dim(count * LastOf(0))});
+    }
+    case Op::kStateRows:
+      if (in_[0].kind != ValueKind::kState || in_[0].dtype != DType::kF32 || Rank(0) != 1 ||
+          !IsIds(1, 1) || (in_.size() > 2 && S(2) != Shape{S(1)[0], S(0)[0]}))
+        return Bad("needs a state of f32 rows, i32 rows [T] and, if any, x [T, D]");
+      return One(in_.size() > 2 ? in_[2].dtype : DType::kF32, {S(1)[0], S(0)[0]});
     case Op::kReshape:
       return Reshape();
     case Op::kSlice: {

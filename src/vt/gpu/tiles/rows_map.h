@@ -89,6 +89,8 @@ GPU_FN void ApplyBinary(RowBinary op, float (&v)[N], const float (&b)[N]) {
       case RowBinary::kMulRow:
         v[j] = v[j] * b[0];
         break;
+      case RowBinary::kElse:
+        break;
     }
   }
 }
@@ -114,7 +116,12 @@ GPU_FN void MapRows(const RowsMapArgs& a) {
     RowRefOf<T, kPlain>(a.b, place.row).load(at, n, b);
   }
   ApplyFn(a.fn, a.p, a.q, v);
-  if (a.binary != RowBinary::kNone) ApplyBinary(a.binary, v, b);
+  if (a.binary == RowBinary::kElse && !exists) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) v[j] = b[j];
+  } else if (a.binary != RowBinary::kNone) {
+    ApplyBinary(a.binary, v, b);
+  }
   RowRefOf<T, kPlain>(a.y, place.row).store(at, n, v);
 }
 
