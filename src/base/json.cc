@@ -66,6 +66,11 @@ Result<json::value> ParseJsonFile(const std::string& path, const JsonLimits& lim
   return v;
 }
 
+const json::value* JsonGiven(const json::object& o, std::string_view key) {
+  const json::value* v = o.if_contains(key);
+  return v == nullptr || v->is_null() ? nullptr : v;
+}
+
 Result<int64_t> JsonInt(const json::object& o, std::string_view key, int64_t fallback) {
   const json::value* v = Find(o, key);
   if (v == nullptr) return fallback;

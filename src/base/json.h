@@ -24,6 +24,9 @@ Result<boost::json::value> ParseJsonFile(const std::string& path, const JsonLimi
 
 // Typed reads of an object's field. A missing field, or null, gives `fallback`; another type is an
 // error that names the field. Integers accept a float with an integral value (1e6).
+// A member that is there and not null, or nullptr.
+const boost::json::value* JsonGiven(const boost::json::object& o, std::string_view key);
+
 Result<int64_t> JsonInt(const boost::json::object& o, std::string_view key, int64_t fallback);
 Result<double> JsonNumber(const boost::json::object& o, std::string_view key, double fallback);
 Result<bool> JsonBool(const boost::json::object& o, std::string_view key, bool fallback);

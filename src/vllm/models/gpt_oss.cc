@@ -1,6 +1,5 @@
 // gpt-oss: attention with a sink a head, every other layer through a window, and experts with
 // biases whose gate and up are clamped: down(gate sigmoid(1.702 gate) (up + 1)).
-#include <cmath>
 #include <limits>
 
 #include "base/strings.h"
@@ -36,24 +35,13 @@ ValueId Experts(Builder& b, const weights::Config& c, const std::string& p, Valu
 ValueId BuildGptOss(Builder& b, const BuildContext& context) {
   const weights::Config& c = context.config;
   const vt::ir::RopeAttrs rope = RopeOf(b, context, c.rope);
-  const int64_t hd = c.head_dim;
+  const AttentionParts attention = {
+      .rope = &rope, .qkv_bias = true, .out_bias = true, .sinks = true};
   ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer), a = p + "self_attn.";
+    const std::string p = fmt::format("model.layers.{}.", layer);
     const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    const auto heads = [&](const char* name, int64_t count) {
-      return b.Heads(b.Linear(h, a + name, count * hd, true), count, hd);
-    };
-    const ValueId q = heads("q_proj", c.num_heads), k = heads("k_proj", c.num_kv_heads);
-    const vt::ir::AttentionAttrs attention = {.heads = c.num_heads,
-                                              .kv_heads = c.num_kv_heads,
-                                              .head_dim = hd,
-                                              .scale = 1 / std::sqrt(static_cast<float>(hd)),
-                                              .window = c.WindowOf(layer),
-                                              .sinks = true};
-    const ValueId y = b.Attention(b.Rope(q, rope), b.Rope(k, rope), heads("v_proj", c.num_kv_heads),
-                                  attention, p + "self_attn", a + "sinks");
-    x = b.Add(x, b.Linear(y, a + "o_proj", c.hidden_size, true));
+    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, attention));
     const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
     x = b.Add(x, Experts(b, c, p + "mlp.", m));
   }

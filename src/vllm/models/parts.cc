@@ -42,8 +42,10 @@ ValueId SelfAttention(vt::ir::Builder& b, const weights::Config& c, int64_t laye
       .head_dim = hd,
       .scale = parts.scale > 0 ? parts.scale : 1 / std::sqrt(static_cast<float>(hd)),
       .softcap = c.attn_logit_softcapping,
-      .window = c.WindowOf(layer)};
-  const ValueId a = b.Attention(q, k, v, attention, prefix.substr(0, prefix.size() - 1));
+      .window = c.WindowOf(layer),
+      .sinks = parts.sinks};
+  const ValueId a = b.Attention(q, k, v, attention, prefix.substr(0, prefix.size() - 1),
+                                parts.sinks ? prefix + "sinks" : "");
   return b.Linear(a, prefix + "o_proj", c.hidden_size, parts.out_bias);
 }
 

@@ -22,7 +22,8 @@ struct AttentionParts {
   bool qkv_bias = false, out_bias = false;
   // Queries and keys are normed by "q_norm" and "k_norm": each head's, or all heads' as one row.
   enum class Norm : uint8_t { kNone, kHeads, kWhole } norm = Norm::kNone;
-  float scale = 0;  // of scores; 0: 1 / sqrt(head_dim)
+  float scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
+  bool sinks = false;  // a score of no key a head, "sinks"
 };
 
 // q_proj, k_proj and v_proj of `x`, attention with the layer's window, and o_proj; names

@@ -13,13 +13,6 @@
 namespace vllm::server {
 namespace {
 
-ApiError About(std::string param, std::string message) {
-  ApiError e;
-  e.param = std::move(param);
-  e.message = std::move(message);
-  return e;
-}
-
 double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   double ab = 0, aa = 0, bb = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -30,40 +23,21 @@ double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
 }
 
-class ScoreSession : public Session {
+class ScoreSession : public VectorSession {
  public:
   // `pairs`: the model is asked for a pair each; else for the first texts, then for the second.
   ScoreSession(std::shared_ptr<Reply> reply, std::string model, ScoreRequest request, bool pairs,
                size_t parts, int64_t tokens)
-      : Session(std::move(reply)),
+      : VectorSession(std::move(reply), parts),
         model_(std::move(model)),
         request_(std::move(request)),
         pairs_(pairs),
-        tokens_(tokens),
-        vectors_(parts),
-        open_(parts) {}
+        tokens_(tokens) {}
 
-  bool Take(size_t part, engine::Output& output) override {
-    if (ended) return false;
-    const bool failed = output.finish == engine::FinishReason::kError ||
-                        output.finish == engine::FinishReason::kAbort ||
-                        output.finish == engine::FinishReason::kTimeout;
-    if (failed) {
-      FailWith(output.extra != nullptr && !output.extra->error.empty()
-                   ? output.extra->error
-                   : "the request was ended before its scores were ready");
-      return false;
-    }
-    if (output.extra != nullptr && !output.extra->embedding.empty())
-      vectors_[part] = std::move(output.extra->embedding);
-    if (output.finish != engine::FinishReason::kNone && open_ > 0) --open_;
-    return false;
-  }
-
-  void Flush() override {
-    if (ended || open_ > 0) return;
-    ended = true;
-    reply().Json(request_.rerank ? Rerank() : Scores());
+ protected:
+  std::string Answer(std::vector<std::vector<float>> vectors) override {
+    vectors_ = std::move(vectors);
+    return request_.rerank ? Rerank() : Scores();
   }
 
  private:
@@ -72,14 +46,6 @@ class ScoreSession : public Session {
     const size_t firsts = request_.first.size();
     return Cosine(vectors_[firsts == 1 ? 0 : i], vectors_[firsts + i]);
   }
-  void AppendEnd(std::string& out) const {
-    out += R"(],"usage":{"prompt_tokens":)";
-    AppendInt(tokens_, out);
-    out += R"(,"total_tokens":)";
-    AppendInt(tokens_, out);
-    out += "}}";
-  }
-
   std::string Scores() {
     std::string out = R"({"id":")" + NewId("score-") + R"(","object":"list","created":)";
     AppendInt(std::chrono::duration_cast<std::chrono::seconds>(
@@ -96,7 +62,8 @@ class ScoreSession : public Session {
       AppendFloat(static_cast<float>(ScoreOf(i)), out);
       out += '}';
     }
-    AppendEnd(out);
+    out += ']';
+    AppendPromptUsage(tokens_, out);
     return out;
   }
 
@@ -120,7 +87,8 @@ class ScoreSession : public Session {
       AppendFloat(static_cast<float>(scores[i]), out);
       out += '}';
     }
-    AppendEnd(out);
+    out += ']';
+    AppendPromptUsage(tokens_, out);
     return out;
   }
 
@@ -129,7 +97,6 @@ class ScoreSession : public Session {
   bool pairs_;
   int64_t tokens_;
   std::vector<std::vector<float>> vectors_;
-  size_t open_;
 };
 
 }  // namespace
@@ -153,15 +120,17 @@ void Service::Score(const std::shared_ptr<Reply>& reply, bool rerank) {
   const auto add = [&](base::Result<text::Tokenizer::Pair> encoded, const char* field) {
     if (error) return;
     if (!encoded) {
-      error = About(field, encoded.error().message);
+      error = ApiError{.message = encoded.error().message, .param = field};
       return;
     }
     const auto length = static_cast<int64_t>(encoded->ids.size());
     if (length > model_->max_model_len()) {
-      error = About(field, fmt::format("{} has a text of {} tokens, but the context holds {}: "
-                                       "shorten it",
-                                       field, length, model_->max_model_len()));
-      error->code = "context_length_exceeded";
+      error =
+          ApiError{.message = fmt::format("{} has a text of {} tokens, but the context holds {}: "
+                                          "shorten it",
+                                          field, length, model_->max_model_len()),
+                   .param = field,
+                   .code = "context_length_exceeded"};
       return;
     }
     tokens += length;

@@ -30,9 +30,7 @@ void Reply::Error(const ApiError& error) {
   Send(error.status, "application/json", ErrorBody(shown), std::move(headers));
 }
 
-void Reply::StartEvents() {
-  exchange_->StartEvents({{"X-Request-Id", request_id_}});
-}
+void Reply::StartEvents() { exchange_->StartEvents({{"X-Request-Id", request_id_}}); }
 
 void Reply::EndEvents() {
   End(200);
@@ -58,15 +56,17 @@ void Session::FailWith(const std::string& message) {
 
 EmbeddingSession::EmbeddingSession(std::shared_ptr<Reply> reply, std::string model, bool base64,
                                    const std::vector<size_t>& prompt_tokens)
-    : Session(std::move(reply)),
+    : VectorSession(std::move(reply), prompt_tokens.size()),
       model_(std::move(model)),
-      base64_(base64),
-      vectors_(prompt_tokens.size()),
-      open_(prompt_tokens.size()) {
+      base64_(base64) {
   for (const size_t n : prompt_tokens) tokens_ += static_cast<int64_t>(n);
 }
 
-bool EmbeddingSession::Take(size_t part, engine::Output& output) {
+std::string EmbeddingSession::Answer(std::vector<std::vector<float>> vectors) {
+  return EmbeddingAnswer(model_, std::move(vectors), base64_, tokens_);
+}
+
+bool VectorSession::Take(size_t part, engine::Output& output) {
   if (ended) return false;
   const bool failed = output.finish == engine::FinishReason::kError ||
                       output.finish == engine::FinishReason::kAbort ||
@@ -84,10 +84,18 @@ bool EmbeddingSession::Take(size_t part, engine::Output& output) {
   return false;
 }
 
-void EmbeddingSession::Flush() {
+void VectorSession::Flush() {
   if (ended || open_ > 0) return;
   ended = true;
-  reply().Json(EmbeddingAnswer(model_, std::move(vectors_), base64_, tokens_));
+  reply().Json(Answer(std::move(vectors_)));
+}
+
+void AppendPromptUsage(int64_t tokens, std::string& out) {
+  out += R"(,"usage":{"prompt_tokens":)";
+  AppendInt(tokens, out);
+  out += R"(,"total_tokens":)";
+  AppendInt(tokens, out);
+  out += "}}";
 }
 
 std::string EmbeddingAnswer(const std::string& model, std::vector<std::vector<float>> vectors,
@@ -120,11 +128,7 @@ std::string EmbeddingAnswer(const std::string& model, std::vector<std::vector<fl
   }
   out += R"(],"model":)";
   AppendJsonString(model, out);
-  out += R"(,"usage":{"prompt_tokens":)";
-  AppendInt(tokens, out);
-  out += R"(,"total_tokens":)";
-  AppendInt(tokens, out);
-  out += "}}";
+  AppendPromptUsage(tokens, out);
   return out;
 }
 

@@ -68,20 +68,39 @@ class Session {
   std::shared_ptr<Reply> reply_;
 };
 
-class EmbeddingSession : public Session {
+// Gathers a vector a prompt, and answers when all are there.
+class VectorSession : public Session {
+ public:
+  VectorSession(std::shared_ptr<Reply> reply, size_t prompts)
+      : Session(std::move(reply)), vectors_(prompts), open_(prompts) {}
+  bool Take(size_t part, engine::Output& output) override;
+  void Flush() override;
+
+ protected:
+  // The answer's JSON.
+  virtual std::string Answer(std::vector<std::vector<float>> vectors) = 0;
+
+ private:
+  std::vector<std::vector<float>> vectors_;
+  size_t open_;
+};
+
+class EmbeddingSession : public VectorSession {
  public:
   EmbeddingSession(std::shared_ptr<Reply> reply, std::string model, bool base64,
                    const std::vector<size_t>& prompt_tokens);
-  bool Take(size_t part, engine::Output& output) override;
-  void Flush() override;
+
+ protected:
+  std::string Answer(std::vector<std::vector<float>> vectors) override;
 
  private:
   std::string model_;
   bool base64_;
   int64_t tokens_ = 0;
-  std::vector<std::vector<float>> vectors_;
-  size_t open_;
 };
+
+// ,"usage":{...}} of an answer without tokens of its own: its end.
+void AppendPromptUsage(int64_t tokens, std::string& out);
 
 // {"object": "list", "data": [...]}; the vectors are made unit length.
 std::string EmbeddingAnswer(const std::string& model, std::vector<std::vector<float>> vectors,

@@ -38,10 +38,6 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 // The values of a tensor with strides, one after another.
 std::vector<std::byte> GatherStrided(const TensorInfo& info, std::span<const std::byte> stored) {
   std::vector<std::byte> out(info.bytes);
@@ -580,6 +576,10 @@ Result<std::unique_ptr<Checkpoint>> Load(const Arguments&... arguments) {
 }
 
 }  // namespace
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 const TensorInfo* Checkpoint::Find(const std::string& name) const {
   const auto it = tensors_.find(name);

@@ -38,6 +38,9 @@ struct TensorPiece {
   uint64_t bytes = 0;
 };
 
+// "[2, 3]".
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 struct TensorInfo {
   vt::ir::DType dtype = vt::ir::DType::kF32;
   std::vector<int64_t> shape;  // outermost first; empty for a scalar
@@ -78,7 +81,8 @@ class Checkpoint {
   // by the first call; the copy is valid until DropPages. Errors: kNotFound.
   virtual base::Result<std::span<const std::byte>> Data(const std::string& name) const = 0;
   // Bytes [begin, end) of it, without a copy where one piece holds them: of a tensor of experts
-  // [E, N, K] those of one expert. REQUIRES: begin <= end <= the tensor's bytes.
+  // [E, N, K] those of one expert. Where no piece holds them, valid until the next range of the
+  // same tensor that none holds. REQUIRES: begin <= end <= the tensor's bytes.
   virtual base::Result<std::span<const std::byte>> Range(const std::string& name, uint64_t begin,
                                                          uint64_t end) const;
 

@@ -19,11 +19,6 @@ using base::Error;
 using base::Result;
 using base::Status;
 
-const json::value* Set(const json::object& o, std::string_view key) {
-  const json::value* v = o.if_contains(key);
-  return v == nullptr || v->is_null() ? nullptr : v;
-}
-
 struct Field {
   std::string_view key;
   int64_t fallback;
@@ -45,7 +40,7 @@ Result<int64_t> CountOf(const json::object& o, int64_t fallback) {
   if (!local) return local.error();
   const Result<int64_t> count = base::JsonInt(o, "num_experts", *local);
   if (!count) return count.error();
-  if (Set(o, "num_local_experts") != nullptr && *count != *local) {
+  if (base::JsonGiven(o, "num_local_experts") != nullptr && *count != *local) {
     return Error{Code::kCorrupt,
                  fmt::format("num_experts is {}, but num_local_experts is {}", *count, *local)};
   }
@@ -61,7 +56,7 @@ Status ReadSparseLayers(const json::object& o, Config& c) {
                  fmt::format("decoder_sparse_step is {}: it must be at least 1", *step)};
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
     c.sparse_layers[static_cast<size_t>(layer)] = (layer + 1) % *step == 0;
-  const json::value* dense = Set(o, "mlp_only_layers");
+  const json::value* dense = base::JsonGiven(o, "mlp_only_layers");
   if (dense == nullptr) return {};
   if (!dense->is_array())
     return Error{Code::kCorrupt, "field 'mlp_only_layers' must be a list of layers"};
@@ -179,7 +174,7 @@ Status ReadExperts(const json::object& o, Config& c) {
         fmt::format("shared_expert_intermediate_size is not implemented for {}", c.family)};
   }
   if (family.experts->size_is_intermediate) {
-    if (Set(o, "moe_intermediate_size") != nullptr) {
+    if (base::JsonGiven(o, "moe_intermediate_size") != nullptr) {
       return Error{Code::kUnsupported,
                    fmt::format("moe_intermediate_size is not implemented for {}", c.family)};
     }

@@ -48,11 +48,6 @@ bool SaysNothing(const json::value& v) {
   return v.is_string() && v.get_string().empty();
 }
 
-const json::value* Set(const json::object& o, std::string_view key) {
-  const json::value* v = o.if_contains(key);
-  return v == nullptr || v->is_null() ? nullptr : v;
-}
-
 Status RefuseUnknown(const json::object& o, const Family& family) {
   if (const Result<Quantisation> q = ReadQuantisation(o); !q) return q.error();
   for (const auto& [key, value] : o) {
@@ -83,7 +78,7 @@ Status RefuseUnknown(const json::object& o, const Family& family) {
 }
 
 Result<const Family*> FamilyIn(const json::object& whole, Config& c) {
-  const json::value* architectures = Set(whole, "architectures");
+  const json::value* architectures = base::JsonGiven(whole, "architectures");
   const Result<std::string> model_type = base::JsonString(whole, "model_type", "");
   if (!model_type) return model_type.error();
   if (architectures != nullptr) {
@@ -116,15 +111,15 @@ Result<const Family*> FamilyIn(const json::object& whole, Config& c) {
 
 // The text model's part of a multimodal configuration, with what stands only outside of it.
 Result<json::object> TextPart(const json::object& whole) {
-  const json::value* text = Set(whole, "text_config");
+  const json::value* text = base::JsonGiven(whole, "text_config");
   if (text == nullptr) return whole;
   if (!text->is_object()) return Error{Code::kCorrupt, "field 'text_config' must be an object"};
   json::object out = text->get_object();
   for (const std::string_view key :
        {"tie_word_embeddings", "bos_token_id", "eos_token_id", "torch_dtype", "dtype",
         "quantization_config", "compression_config"}) {
-    const json::value* outer = Set(whole, key);
-    if (outer != nullptr && Set(out, key) == nullptr) out[key] = *outer;
+    const json::value* outer = base::JsonGiven(whole, key);
+    if (outer != nullptr && base::JsonGiven(out, key) == nullptr) out[key] = *outer;
   }
   return out;
 }
@@ -140,12 +135,12 @@ Status ReadSizes(const json::object& o, const Family& f, Config& c) {
   // families' files leave out more.
   for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers"}) {
     if (!f.dense && key == "intermediate_size") continue;
-    if (Set(o, key) == nullptr)
+    if (base::JsonGiven(o, key) == nullptr)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
   for (const auto& [key, fallback] :
        {std::pair{"num_attention_heads", f.heads}, {"vocab_size", f.vocab_size}}) {
-    if (fallback == 0 && Set(o, key) == nullptr)
+    if (fallback == 0 && base::JsonGiven(o, key) == nullptr)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", key)};
   }
   struct Field {
@@ -169,11 +164,12 @@ Status ReadSizes(const json::object& o, const Family& f, Config& c) {
                  fmt::format("num_attention_heads is {}: it must be at least 1", c.num_heads)};
   // A null kv count means as many as heads, an absent one the family's own default.
   const bool null_kv =
-      o.contains("num_key_value_heads") && Set(o, "num_key_value_heads") == nullptr;
+      o.contains("num_key_value_heads") && base::JsonGiven(o, "num_key_value_heads") == nullptr;
   Status status = read("num_key_value_heads", f.kv_heads == 0 || null_kv ? c.num_heads : f.kv_heads,
                        c.num_kv_heads);
   if (!status) return status;
-  if (f.head_dim == 0 && Set(o, "head_dim") == nullptr && c.hidden_size % c.num_heads != 0) {
+  if (f.head_dim == 0 && base::JsonGiven(o, "head_dim") == nullptr &&
+      c.hidden_size % c.num_heads != 0) {
     return Error{
         Code::kCorrupt,
         fmt::format(
@@ -210,7 +206,8 @@ Status ReadWindows(const json::object& o, const Family& f, Config& c) {
     return Error{Code::kCorrupt, fmt::format("num_hidden_layers is {}: it must be from 1 to 4096",
                                              c.num_hidden_layers)};
   }
-  const bool null_window = o.contains("sliding_window") && Set(o, "sliding_window") == nullptr;
+  const bool null_window =
+      o.contains("sliding_window") && base::JsonGiven(o, "sliding_window") == nullptr;
   const Result<int64_t> window =
       base::JsonInt(o, "sliding_window", null_window ? 0 : f.sliding_window);
   if (!window) return window.error();
@@ -227,7 +224,7 @@ Status ReadWindows(const json::object& o, const Family& f, Config& c) {
   }
 
   c.layer_types.assign(static_cast<size_t>(c.num_hidden_layers), LayerType::kFull);
-  const json::value* list = Set(o, "layer_types");
+  const json::value* list = base::JsonGiven(o, "layer_types");
   if (list != nullptr) {
     const Result<std::vector<LayerType>> types = ExplicitLayerTypes(*list, f);
     if (!types) return types.error();
@@ -278,7 +275,7 @@ Status ReadNumbers(const json::object& o, const Family& f, Config& c) {
 // Family::options.
 Status ReadOptions(const json::object& o, const Family& f, Config& c) {
   for (const Option& option : f.options) {
-    const json::value* v = Set(o, option.json);
+    const json::value* v = base::JsonGiven(o, option.json);
     if (v == nullptr && !option.fallback)
       return Error{Code::kCorrupt, fmt::format("field '{}' is missing", option.json)};
     double value = option.fallback.value_or(0);
@@ -299,7 +296,7 @@ Status ReadOptions(const json::object& o, const Family& f, Config& c) {
 }
 
 Status ReadTokenIds(std::string_view key, const json::object& o, std::vector<int32_t>& out) {
-  const json::value* v = Set(o, key);
+  const json::value* v = base::JsonGiven(o, key);
   if (v == nullptr) return {};
   const auto add = [&](const json::value& id) {
     if (!id.is_int64() || id.get_int64() < INT32_MIN || id.get_int64() > INT32_MAX) return false;
@@ -330,7 +327,7 @@ Status ReadTheRest(const json::object& o, const json::value& generation, Config&
   }
   if (!bos.empty()) c.bos_token_id = bos[0];
 
-  if (Set(o, "tie_word_embeddings") != nullptr) {
+  if (base::JsonGiven(o, "tie_word_embeddings") != nullptr) {
     const Result<bool> tie = base::JsonBool(o, "tie_word_embeddings", false);
     if (!tie) return tie.error();
     c.tie_word_embeddings = *tie;

@@ -19,10 +19,6 @@ using base::Result;
 using base::Status;
 using Method = Quantisation::Method;
 
-const json::value* Set(const json::object& o, std::string_view key) {
-  const json::value* v = o.if_contains(key);
-  return v == nullptr || v->is_null() ? nullptr : v;
-}
 bool IsEmpty(const json::value* v) {
   return v == nullptr || (v->is_object() && v->get_object().empty()) ||
          (v->is_array() && v->get_array().empty()) || (v->is_bool() && !v->get_bool());
@@ -53,7 +49,7 @@ Status AddGroup(const json::object& o, Quantisation& q) {
 
 // weight_block_size, block_structure: [rows, columns].
 Status ReadBlock(const json::object& o, std::string_view key, Quantisation& q) {
-  const json::value* v = Set(o, key);
+  const json::value* v = base::JsonGiven(o, key);
   if (v == nullptr) return {};
   const json::array* sizes = v->if_array();
   if (sizes == nullptr || sizes->size() != 2 || !(*sizes)[0].is_int64() || !(*sizes)[1].is_int64())
@@ -92,7 +88,7 @@ Status ReadGptq(const json::object& o, Quantisation& q) {
     return Unknown("sym", json::value(false), "8 bits are, where zeros are the middle code");
   const Result<std::string> format = OneOf(o, "checkpoint_format", "gptq", {"gptq", "gptq_v2"});
   if (!format) return format.error();
-  const json::value* dynamic = Set(o, "dynamic");
+  const json::value* dynamic = base::JsonGiven(o, "dynamic");
   if (!IsEmpty(dynamic)) return Unknown("dynamic", *dynamic, "modules of one kind are");
   q.bits = static_cast<int>(*bits);
   q.symmetric = *symmetric;
@@ -102,7 +98,7 @@ Status ReadGptq(const json::object& o, Quantisation& q) {
 
 // One of compressed-tensors' groups of modules.
 Status ReadScheme(const json::object& scheme, Quantisation& q) {
-  const json::value* value = Set(scheme, "weights");
+  const json::value* value = base::JsonGiven(scheme, "weights");
   if (value == nullptr) return {};  // of activations alone
   if (!value->is_object()) return Error{Code::kCorrupt, "field 'weights' must be an object"};
   const json::object& w = value->get_object();
@@ -132,13 +128,13 @@ Status ReadCompressedTensors(const json::object& o, Quantisation& q) {
   Status status = check(o);
   if (!status) return status;
   for (const std::string_view key : {"transform_config", "sparsity_config"}) {
-    const json::value* v = Set(o, key);
+    const json::value* v = base::JsonGiven(o, key);
     const json::value* format =
-        !IsEmpty(v) && v->is_object() ? Set(v->get_object(), "format") : nullptr;
+        !IsEmpty(v) && v->is_object() ? base::JsonGiven(v->get_object(), "format") : nullptr;
     const bool dense = format != nullptr && format->is_string() && format->get_string() == "dense";
     if (!IsEmpty(v) && !dense) return Unknown(key, *v, "none is");
   }
-  const json::value* groups = Set(o, "config_groups");
+  const json::value* groups = base::JsonGiven(o, "config_groups");
   if (groups == nullptr || !groups->is_object())
     return Error{Code::kCorrupt, "field 'config_groups' must be an object"};
   for (const auto& [name, scheme] : groups->get_object()) {
@@ -183,7 +179,7 @@ Status ReadMethod(const json::object& o, Quantisation& q) {
 Result<Quantisation> ReadQuantisation(const json::object& config) {
   Quantisation q;
   for (const std::string_view key : {"quantization_config", "compression_config", "quantization"}) {
-    const json::value* v = Set(config, key);
+    const json::value* v = base::JsonGiven(config, key);
     if (IsEmpty(v)) continue;
     if (!v->is_object())
       return Error{Code::kCorrupt, fmt::format("field '{}' must be an object", key)};

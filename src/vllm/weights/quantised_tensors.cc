@@ -22,7 +22,6 @@ using Order = QuantisedTensor::Order;
 using Shape = std::vector<int64_t>;
 using Tensors = std::map<std::string, TensorInfo>;
 
-std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 int64_t CountOf(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape) n *= d;

@@ -20,8 +20,6 @@ using base::Status;
 using Tensors = std::map<std::string, TensorInfo>;
 using Shape = std::vector<int64_t>;
 
-std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 // Those rows of `t`, which has `rows` in all, one after another.
 TensorInfo Gather(const TensorInfo& t, int64_t rows,
                   const std::vector<LayerTensors::Rows>& ranges) {

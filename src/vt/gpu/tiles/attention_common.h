@@ -9,6 +9,13 @@ namespace vt::gpu {
 // A head's score of no key, in powers of two.
 GPU_FN float SinkOf(const AttentionArgs& a, int head) { return a.sinks[head] * 1.44269504f; }
 
+// The first key that a query at `position` sees: through a window, or since the last multiple of
+// -window.
+GPU_FN int FirstKey(int window, int position) {
+  if (window < 0) return position - position % -window;
+  return window > 0 ? ::gpu::max(0, position - window + 1) : 0;
+}
+
 using ::gpu::bf16;
 using ::gpu::f16;
 using ::gpu::Pack;
@@ -110,6 +117,26 @@ GPU_FN Pack<T> LoadKvPack(const char* row, int i, int32_t type) {
     for (int j = 0; j < kCount; ++j) out.v[j] = ::gpu::from_float<T>(LoadKv(row, i + j, type));
   }
   return out;
+}
+
+// A pack of a row of the cache into shared memory, zeros past head_dim. kSame: the cache holds T,
+// so that it is copied while other work goes on.
+template <class T, bool kSame>
+GPU_FN void CopyKvPack(const KvLayer& kv, const char* row, int column, T* to) {
+  const bool inside = column < kv.head_dim;
+  if constexpr (kSame) {
+    ::gpu::copy_async(to, row + (inside ? column * static_cast<int>(sizeof(T)) : 0),
+                      inside ? 16 : 0);
+  } else {
+    Pack<T> pack;
+    if (inside) {
+      pack = LoadKvPack<T>(row, column, kv.dtype);
+    } else {
+#pragma unroll
+      for (int j = 0; j < Pack<T>::kCount; ++j) pack.v[j] = ::gpu::from_float<T>(0);
+    }
+    *reinterpret_cast<Pack<T>*>(to) = pack;
+  }
 }
 
 GPU_FN void StoreKv(char* row, int i, int32_t type, float v) {

@@ -80,20 +80,7 @@ struct DecodeTile {
       const int index = i * ::gpu::kWave + ::gpu::lane();
       const int row = index / kPacks, column = index % kPacks * kPack;
       const char* from = a.kv.data + RowOffset(::gpu::shuffle(rows_of_lanes, row), row_bytes);
-      const bool inside = column < a.kv.head_dim;
-      T* target = to + row * pitch + column;
-      if constexpr (kSame) {
-        ::gpu::copy_async(target, from + (inside ? column * kBytes : 0), inside ? 16 : 0);
-      } else {
-        Pack<T> pack;
-        if (inside) {
-          pack = LoadKvPack<T>(from, column, a.kv.dtype);
-        } else {
-#pragma unroll
-          for (int j = 0; j < kPack; ++j) pack.v[j] = ::gpu::from_float<T>(0);
-        }
-        *reinterpret_cast<Pack<T>*>(target) = pack;
-      }
+      CopyKvPack<T, kSame>(a.kv, from, column, to + row * pitch + column);
     }
   }
   GPU_FN void LoadKeys(int rows_of_lanes) const { Load(rows_of_lanes, keys, kKeyPitch); }

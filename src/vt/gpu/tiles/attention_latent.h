@@ -76,20 +76,7 @@ struct LatentTile {
       const char* from = a.kv.data + RowOffset(::gpu::shuffle(row_of_lane, row), row_bytes);
       for (int i = ::gpu::lane(); i < kPacks; i += ::gpu::kWave) {
         const int column = i * kPack;
-        const bool inside = column < a.kv.head_dim;
-        T* target = to + row * kPitch + column;
-        if constexpr (kSame) {
-          ::gpu::copy_async(target, from + (inside ? column * kBytes : 0), inside ? 16 : 0);
-        } else {
-          Pack<T> pack;
-          if (inside) {
-            pack = LoadKvPack<T>(from, column, a.kv.dtype);
-          } else {
-#pragma unroll
-            for (int j = 0; j < kPack; ++j) pack.v[j] = ::gpu::from_float<T>(0);
-          }
-          *reinterpret_cast<Pack<T>*>(target) = pack;
-        }
+        CopyKvPack<T, kSame>(a.kv, from, column, to + row * kPitch + column);
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "vt/gpu/tiles/attention_common.h"
+#include "vt/gpu/tiles/last_block.h"
 
 namespace vt::gpu {
 
@@ -23,20 +24,10 @@ struct TokenParts {
   // After all sums of this part are stored: whether all parts are there, for this block to merge.
   // `shared`: an int of shared memory.
   GPU_FN bool IsLast(const DecodeItem& it, int* shared) const {
-    ::gpu::fence();
-    ::gpu::sync();
     // One token alone goes on from a lane to the next.
-    int* counter = a.counters + (it.lane - it.part) * a.kv.kv_heads * a.row_tiles +
-                   head * a.row_tiles + first_row / 16;
-    if (::gpu::thread() == 0) {
-      *shared = ::gpu::atomic_add(counter, 1) == it.parts - 1 ? 1 : 0;
-      if (*shared != 0) *counter = 0;  // for the next layer
-    }
-    ::gpu::sync();
-    const bool last = *shared != 0;
-    ::gpu::sync();
-    if (last) ::gpu::fence();
-    return last;
+    return LastOf(a.counters + (it.lane - it.part) * a.kv.kv_heads * a.row_tiles +
+                      head * a.row_tiles + first_row / 16,
+                  it.parts, shared);
   }
   // high, inverse: [16] of shared memory each.
   template <class T>

@@ -6,11 +6,11 @@
 namespace vt::gpu {
 
 // Whether this block is the last of `blocks` that come here, in all of its threads: what the others
-// wrote before can be read (load_volatile). The counter is zero before and after.
-GPU_FN bool LastOf(int* counter, int blocks) {
+// wrote before can be read (load_volatile). The counter is zero before and after; `last`: an int of
+// shared memory.
+GPU_FN bool LastOf(int* counter, int blocks, int* last) {
   ::gpu::fence();
   ::gpu::sync();
-  auto* last = reinterpret_cast<int*>(::gpu::shared());
   if (::gpu::thread() == 0) {
     *last = ::gpu::atomic_add(counter, 1) == blocks - 1 ? 1 : 0;
     if (*last != 0) *counter = 0;

@@ -68,7 +68,9 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
       }
     }
   }
-  if (!LastOf(a.counters + token, ::gpu::blocks()) || ::gpu::wave() != 0) return;
+  if (!LastOf(a.counters + token, ::gpu::blocks(), reinterpret_cast<int*>(scratch)) ||
+      ::gpu::wave() != 0)
+    return;
   for (int e = ::gpu::lane(); e < r.experts; e += ::gpu::kWave)
     h[e] = ::gpu::load_volatile(logits + e);
   ::gpu::sync_wave();

@@ -84,8 +84,7 @@ GPU_FN void QuantHeads(const QuantHeadsArgs& a) {
   const QuantRows x = RowInBlock<T>(a.from);
   QuantGemv<1>(a.from.linear).RunFrom(x, 0, [] {});
   const int head = ::gpu::block() / a.head_blocks;
-  int* counter = a.counters + head;
-  if (!LastOf(counter, a.head_blocks)) return;
+  if (!LastOf(a.counters + head, a.head_blocks, reinterpret_cast<int*>(::gpu::shared()))) return;
   if (::gpu::wave() == 0) {
     const float* raw = a.raw + head * a.write.kv.head_dim;
     WriteHead<T>(a.write, 0, head, reinterpret_cast<float*>(::gpu::shared()),
