@@ -605,10 +605,11 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
     if (auto s = exe.RunNodes(*queue_, index, index + 1); !s) return s.error().In(node.name);
     std::vector<Tensor> held(node.inputs.size());
     std::vector<const Tensor*> args;
-    KvState* state = nullptr;
+    KvState *state = nullptr, *first_state = nullptr;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value& v = g.value(node.inputs[i]);
       if (v.kind == ValueKind::kState) {
+        first_state = state;
         state = &node_states_[{v.group, v.layer}];
         state->dtype = g.state_groups[static_cast<size_t>(v.group)].dtype;
         args.push_back(nullptr);
@@ -639,7 +640,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
     }
     // The same within one.
     if (QuantisesWithin(node.op)) bound = 2e-3;
-    auto want = Evaluate(node.op, node.attrs, args, state, case_.block_size);
+    auto want = Evaluate(node.op, node.attrs, args, state, case_.block_size, first_state);
     if (!want) return want.error().In(node.name);
     if (node.op == Op::kAttention && CountNodes(g, Op::kNormQkvRopeWrite) > 0)
       bound = std::max(bound, 4e-3);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "vt/ir/evaluate_entries.h"
 #include "vt/ir/evaluate_hybrid.h"
 #include "vt/ir/fused.h"
 #include "vt/ir/interpreter.h"
@@ -402,7 +403,7 @@ Tensors Fused(Op op, const FusedAttrs& attrs, const std::vector<const Tensor*>& 
 }  // namespace
 
 Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, KvState* state,
-                 int64_t block_size) {
+                 int64_t block_size, KvState* first_state) {
   const auto one = [](Tensor t) { return std::vector<Tensor>{std::move(t)}; };
   if (IsFused(op)) return Fused(op, attrs.as<FusedAttrs>(), in, state, block_size);
   switch (op) {
@@ -463,7 +464,8 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
           {.shape = in[0]->shape, .f = RoundRow(in[0]->f.data(), in[0]->f.size(), t), .i = {}});
     }
     case Op::kRouter:
-      return RouteExperts(attrs.as<RouterAttrs>(), in);
+    case Op::kHashRouter:
+      return RouteExperts(attrs.as<RouterAttrs>(), in, op == Op::kHashRouter);
     case Op::kHeadLinear:
       return one(HeadLinear(*in[0], *in[1]));
     case Op::kGroupedLinear:
@@ -485,6 +487,16 @@ Tensors Evaluate(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in
       return CausalConv(attrs.as<ConvAttrs>(), in, *state);
     case Op::kGatedDelta:
       return GatedDelta(attrs.as<DeltaAttrs>(), in, *state);
+    case Op::kCompress:
+      return Compress(attrs.as<CompressAttrs>(), in, *first_state, *state, block_size);
+    case Op::kIndexEntries:
+      return IndexEntries(attrs.as<EntryAttrs>(), in, *state, block_size);
+    case Op::kEntryAttention:
+      return EntryAttention(attrs.as<EntryAttrs>(), in, *first_state, *state, block_size);
+    case Op::kHyperCollapse:
+      return HyperCollapse(attrs.as<HyperAttrs>(), in);
+    case Op::kHyperExpand:
+      return one(HyperExpand(*in[0], *in[1], *in[2]));
     case Op::kArgMax:
       return one(ArgMaxRows(*in[0]));
     case Op::kTokenFeed:

@@ -27,8 +27,8 @@ double Rank(double score) {
 
 std::vector<double> Scores(const RouterAttrs& a, std::span<const float> logits) {
   std::vector<double> scores(logits.begin(), logits.end());
-  if (a.sigmoid) {
-    for (double& s : scores) s = Sigmoid(s);
+  if (a.sigmoid || a.root) {
+    for (double& s : scores) s = a.root ? std::sqrt(Softplus(s)) : Sigmoid(s);
     return scores;
   }
   double high = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -103,7 +103,9 @@ void L2Normalise(std::vector<double>& x, double eps, double factor) {
 
 }  // namespace
 
-Tensors RouteExperts(const RouterAttrs& a, const Tensor& logits, const Tensor* bias) {
+Tensors RouteExperts(const RouterAttrs& a, const std::vector<const Tensor*>& in, bool hashed) {
+  const Tensor& logits = *in[0];
+  const Tensor *bias = a.bias ? in[1] : nullptr, *scales = a.expert_scales ? in.back() : nullptr;
   const size_t tokens = Size(logits, 0), experts = Size(logits, 1);
   const Shape shape = {Dim(static_cast<int64_t>(tokens)), Dim(a.top_k)};
   Tensor weights{.shape = shape, .f = {}, .i = {}}, ids{.shape = shape, .f = {}, .i = {}};
@@ -113,12 +115,18 @@ Tensors RouteExperts(const RouterAttrs& a, const Tensor& logits, const Tensor* b
     for (size_t e = 0; e < experts && bias != nullptr; ++e) ranks[e] += bias->f[e];
     KeepBestGroups(a, ranks);
     double sum = 0;
-    const std::vector<size_t> chosen = Largest(ranks, static_cast<size_t>(a.top_k));
+    std::vector<size_t> chosen = Largest(ranks, static_cast<size_t>(a.top_k));
+    for (size_t i = 0; hashed && i < chosen.size(); ++i) {
+      const size_t at = static_cast<size_t>(in[2]->i[t]) * chosen.size() + i;
+      if (at >= in[1]->f.size() || in[1]->f[at] < 0 || in[1]->f[at] >= static_cast<float>(experts))
+        return Bad("a token's row of the table has experts that are not there");
+      chosen[i] = static_cast<size_t>(in[1]->f[at]);
+    }
     for (const size_t e : chosen) sum += std::isnan(scores[e]) ? 0 : scores[e];
     for (const size_t e : chosen) {
       double w = std::isnan(scores[e]) ? 0 : scores[e];
       if (a.normalise) w = sum > 0 ? w / sum : 0;
-      weights.f.push_back(static_cast<float>(w * a.scale));
+      weights.f.push_back(static_cast<float>(w * a.scale * (scales != nullptr ? scales->f[e] : 1)));
       ids.i.push_back(static_cast<int32_t>(e));
     }
   }

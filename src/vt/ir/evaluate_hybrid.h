@@ -9,8 +9,9 @@
 
 namespace vt::ir {
 
-base::Result<std::vector<Tensor>> RouteExperts(const RouterAttrs& a, const Tensor& logits,
-                                               const Tensor* bias);
+// `hashed`: by a table's row of each token (HashRouter), else by score (Router).
+base::Result<std::vector<Tensor>> RouteExperts(const RouterAttrs& a,
+                                               const std::vector<const Tensor*>& in, bool hashed);
 base::Result<std::vector<Tensor>> GroupedLinear(const GroupedLinearAttrs& a,
                                                 const std::vector<const Tensor*>& in);
 Tensor ExpertSum(const Tensor& y, const Tensor& weights);

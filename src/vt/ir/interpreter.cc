@@ -42,16 +42,17 @@ base::Result<std::vector<Tensor>> Interpreter::Run(const Bucket& bucket,
 
   for (const Node& node : graph_.nodes) {
     std::vector<const Tensor*> args;
-    KvState* state = nullptr;
+    KvState *state = nullptr, *first_state = nullptr;
     for (const ValueId v : node.inputs) {
       const Value& value = graph_.value(v);
       if (value.kind == ValueKind::kState) {
+        first_state = state;
         state = &states_[{value.group, value.layer}];
         state->dtype = graph_.state_groups[static_cast<size_t>(value.group)].dtype;
       }
       args.push_back(value.kind == ValueKind::kState ? nullptr : &values[static_cast<size_t>(v)]);
     }
-    auto results = Evaluate(node.op, node.attrs, args, state, block_size_);
+    auto results = Evaluate(node.op, node.attrs, args, state, block_size_, first_state);
     if (!results) return results.error().In(node.name);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const Value& value = graph_.value(node.outputs[i]);

@@ -55,8 +55,9 @@ class Interpreter {
 // writes a state its output is an empty tensor).
 // In a reshape at most one dimension of the result may be symbolic. Errors: ids, rows or slots out
 // of range.
+// `state`: the last of its states; of two, the other is `first_state`.
 base::Result<std::vector<Tensor>> Evaluate(Op op, const Attrs& attrs,
                                            const std::vector<const Tensor*>& inputs, KvState* state,
-                                           int64_t block_size);
+                                           int64_t block_size, KvState* first_state = nullptr);
 
 }  // namespace vt::ir

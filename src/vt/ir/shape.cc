@@ -86,6 +86,12 @@ class Rule {
   Types GroupedLinear();
   Types CausalConv();
   Types GatedDelta();
+  Types Compress();
+  Types IndexEntries();
+  Types EntryAttention();
+  Types HyperCollapse();
+  Types HyperExpand();
+  Types HashRouter();
   Types Reshape();
   Types Fused();
   base::Result<size_t> Arity() const;
@@ -127,6 +133,17 @@ base::Result<size_t> Rule::Arity() const {
       return 6u;
     case Op::kGatedDelta:
       return 9u;
+    case Op::kCompress:
+      return 8u;
+    case Op::kIndexEntries:
+      return 6u;
+    case Op::kEntryAttention:
+      return Get<EntryAttrs>() != nullptr && Get<EntryAttrs>()->top_k > 0 ? 9u : 8u;
+    case Op::kHyperCollapse:
+      return 4u;
+    case Op::kHyperExpand:
+    case Op::kHashRouter:
+      return 3u;
     case Op::kRouter: {
       const auto* a = Get<RouterAttrs>();
       return a == nullptr ? 1u : 1u + (a->bias ? 1u : 0u) + (a->expert_scales ? 1u : 0u);
@@ -282,6 +299,91 @@ Types Rule::GatedDelta() {
     return Bad("needs a recurrent state, query_start, state_read and state_write");
   return std::vector<OutputType>{{ValueType(), {S(0)[0], Dim(a->v_heads), Dim(a->v_dim)}},
                                  {in_[5].dtype, S(5)}};
+}
+
+Types Rule::Compress() {
+  const auto* a = Get<CompressAttrs>();
+  if (a == nullptr || a->ratio < 1 || a->dim < 1 || a->dim % a->ratio != 0 || a->begin < 0 ||
+      a->values < 0 || a->gates < 0 || a->rope.rotary_dim < 0 || a->rope.rotary_dim > a->dim ||
+      static_cast<int64_t>(a->rope.frequencies.size()) * 2 != a->rope.rotary_dim) {
+    return Bad("needs CompressAttrs whose dim is a multiple of ratio");
+  }
+  if (!IsLatent(0) || LastOf(0) < std::max(a->values, a->gates) + a->width() || !IsLatent(1) ||
+      LastOf(1) < a->begin + a->dim / a->ratio) {
+    return Bad("needs states whose rows have the values, gates and entries");
+  }
+  if (!IsIds(2, 1) || !IsIds(3, 1) || !IsIds(4, 2) || !IsIds(5, 2))
+    return Bad("needs i32 positions, query_start and block tables");
+  if (S(6) != Shape{Dim(a->ratio), Dim(a->width())} || !IsPlainFloat(in_[6].dtype))
+    return Bad(fmt::format("needs a bias [{}, {}]", a->ratio, a->width()));
+  if (!IsVector(7, a->dim)) return Bad("needs a norm's weight of the entry's size");
+  return One(in_[1].dtype, S(1));
+}
+
+Types Rule::IndexEntries() {
+  const auto* a = Get<EntryAttrs>();
+  if (a == nullptr || a->heads < 1 || a->ratio < 1 || a->dim % a->ratio != 0 || a->top_k < 1)
+    return Bad("needs EntryAttrs whose dim is a multiple of ratio, and top_k");
+  if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || LastOf(0) != a->dim ||
+      S(1) != Shape{S(0)[0], Dim(a->heads)}) {
+    return Bad("needs q [T, heads, dim] and weights [T, heads]");
+  }
+  if (!IsLatent(2) || LastOf(2) < a->begin + a->dim / a->ratio)
+    return Bad("needs a state whose rows have the entries");
+  if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2))
+    return Bad("needs i32 positions, query_start and block_table");
+  return One(DType::kI32, {S(0)[0], Dim(a->top_k)});
+}
+
+Types Rule::EntryAttention() {
+  const auto* a = Get<EntryAttrs>();
+  if (a == nullptr || a->heads < 1 || a->window < 1 || (a->ratio > 0 && a->dim % a->ratio != 0))
+    return Bad("needs EntryAttrs with a window, whose dim is a multiple of ratio");
+  if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || LastOf(0) != a->dim)
+    return Bad("needs q [T, heads, dim]");
+  if (!IsLatent(1) || LastOf(1) != a->dim || !IsLatent(2) ||
+      (a->ratio > 0 && LastOf(2) < a->begin + a->dim / a->ratio)) {
+    return Bad("needs a state of such vectors and one whose rows have the entries");
+  }
+  if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2) || !IsIds(6, 2))
+    return Bad("needs i32 positions, query_start and block tables");
+  if (!IsVector(7, a->heads)) return Bad("needs a sink for each head");
+  if (a->top_k > 0 && (!IsIds(8, 2) || LastOf(8) != a->top_k)) return Bad("needs ids [T, top_k]");
+  return One(ValueType(), {S(0)[0], Dim(a->heads * a->dim)});
+}
+
+Types Rule::HyperCollapse() {
+  const auto* a = Get<HyperAttrs>();
+  if (a == nullptr || a->rounds < 0) return Bad("needs HyperAttrs");
+  if (Rank(0) != 3 || S(0)[1].sym != Sym::kOne) return Bad("needs x [T, H, D]");
+  const int64_t h = S(0)[1].At({}), mixes = a->rounds > 0 ? (2 + h) * h : h;
+  if (S(1) != Shape{S(0)[0], Dim(mixes)} || !IsVector(2, mixes) ||
+      !IsVector(3, a->rounds > 0 ? 3 : 1)) {
+    return Bad(fmt::format("needs {} mixes, as many of the base, and scales", mixes));
+  }
+  std::vector<OutputType> out = {{ValueType(), {S(0)[0], S(0)[2]}}};
+  if (a->rounds > 0) out.push_back({DType::kF32, {S(0)[0], Dim(mixes - h)}});
+  return out;
+}
+
+Types Rule::HyperExpand() {
+  if (Rank(0) != 3 || S(0)[1].sym != Sym::kOne || S(1) != Shape{S(0)[0], S(0)[2]})
+    return Bad("needs x [T, H, D] and y [T, D]");
+  const int64_t h = S(0)[1].At({});
+  if (S(2) != Shape{S(0)[0], Dim(h + h * h)} || in_[2].dtype != DType::kF32)
+    return Bad("needs f32 gates [T, H + H H]");
+  return One(ValueType(), S(0));
+}
+
+Types Rule::HashRouter() {
+  const auto* a = Get<RouterAttrs>();
+  if (a == nullptr || a->top_k < 1 || a->groups != 1)
+    return Bad("needs RouterAttrs without groups");
+  if (Rank(0) != 2 || !IsPlainFloat(in_[0].dtype)) return Bad("needs logits [T, E]");
+  if (Rank(1) != 2 || LastOf(1) != a->top_k || !IsPlainFloat(in_[1].dtype) || !IsIds(2, 1))
+    return Bad("needs a table [V, top_k] and i32 ids [T]");
+  const Shape chosen = {S(0)[0], Dim(a->top_k)};
+  return std::vector<OutputType>{{DType::kF32, chosen}, {DType::kI32, chosen}};
 }
 
 Types Rule::Reshape() {
@@ -447,6 +549,18 @@ Types Rule::Apply() {
       return CausalConv();
     case Op::kGatedDelta:
       return GatedDelta();
+    case Op::kCompress:
+      return Compress();
+    case Op::kIndexEntries:
+      return IndexEntries();
+    case Op::kEntryAttention:
+      return EntryAttention();
+    case Op::kHyperCollapse:
+      return HyperCollapse();
+    case Op::kHyperExpand:
+      return HyperExpand();
+    case Op::kHashRouter:
+      return HashRouter();
     case Op::kArgMax:
       if (Rank(0) != 2) return Bad("needs logits [O, V]");
       return One(DType::kI32, {S(0)[0]});
