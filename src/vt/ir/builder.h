@@ -120,6 +120,8 @@ class Builder {
     int group = -1;
   };
   Cache MakeCache(int64_t width, int64_t window = 0);
+  // The most rows that entries of windows of `ratio` tokens may stand in.
+  int64_t EntryRows(int64_t ratio) const;
   void Write(Cache& cache, ValueId x, const std::string& name);  // x [T, 1, width]
   // Weights `bias` [ratio, attrs.width()] and `norm` [dim].
   void Compress(const Cache& raw, Cache& entries, const CompressAttrs& attrs,

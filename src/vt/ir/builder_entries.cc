@@ -1,4 +1,6 @@
 // The builder's calls for caches of entries, residuals of several streams, and experts by token.
+#include <numeric>
+
 #include "base/strings.h"
 #include "vt/ir/builder.h"
 
@@ -11,6 +13,8 @@ Builder::Cache Builder::MakeCache(int64_t width, int64_t window) {
       State(fmt::format("kv.{}.{}", group, layer), group, kv_.dtype, {Dim(1), Dim(1), Dim(width)}),
       group};
 }
+
+int64_t Builder::EntryRows(int64_t ratio) const { return std::gcd(ratio, kv_.block_size); }
 
 void Builder::Write(Cache& cache, ValueId x, const std::string& name) {
   if (x >= 0 && cache.state >= 0)

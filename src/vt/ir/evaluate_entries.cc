@@ -38,12 +38,12 @@ struct Pages {
     const auto found = state.k.find(Slot(position));
     return found == state.k.end() ? none : found->second;
   }
-  // An entry of `dim` values, from its rows.
-  std::vector<double> Entry(int64_t entry, int64_t ratio, int64_t dim, int64_t begin) const {
+  // The values of an entry, from the last rows of its window.
+  std::vector<double> Entry(int64_t entry, const EntryAttrs& a) const {
     std::vector<double> out;
-    const auto piece = static_cast<size_t>(dim / ratio), first = static_cast<size_t>(begin);
-    for (int64_t i = 0; i < ratio; ++i) {
-      const Row& row = At(entry * ratio + i);
+    const auto piece = static_cast<size_t>(a.dim / a.rows), first = static_cast<size_t>(a.begin);
+    for (int64_t i = a.rows; i > 0; --i) {
+      const Row& row = At((entry + 1) * a.ratio - i);
       for (size_t j = 0; j < piece; ++j)
         out.push_back(first + j < row.size() ? row[first + j] : NAN);
     }
@@ -119,15 +119,14 @@ void RotateEnd(const RopeAttrs& a, int64_t position, std::vector<double>& x) {
 
 Tensors Compress(const CompressAttrs& a, const std::vector<const Tensor*>& in, const KvState& raw,
                  KvState& entries, int64_t block_size) {
-  const auto piece = static_cast<size_t>(a.dim / a.ratio), begin = static_cast<size_t>(a.begin);
+  const auto piece = static_cast<size_t>(a.dim / a.rows), begin = static_cast<size_t>(a.begin);
   ForEachToken(*in[2], *in[3], [&](size_t r, size_t, int64_t position) {
     if ((position + 1) % a.ratio != 0) return;
-    const int64_t first = position + 1 - a.ratio;
     std::vector<double> entry = Pool(a, {raw, *in[4], r, block_size}, position, *in[6], *in[7]);
-    RotateEnd(a.rope, first, entry);
+    RotateEnd(a.rope, position + 1 - a.ratio, entry);
     const Pages pages{entries, *in[5], r, block_size};
-    for (int64_t i = 0; i < a.ratio; ++i) {
-      Row& row = entries.k[pages.Slot(first + i)];
+    for (int64_t i = 0; i < a.rows; ++i) {
+      Row& row = entries.k[pages.Slot(position + 1 - a.rows + i)];
       row.resize(std::max(row.size(), begin + piece));
       const auto from = entry.begin() + i * static_cast<long>(piece);
       std::vector<float> values(from, from + static_cast<long>(piece));
@@ -154,7 +153,7 @@ Tensors IndexEntries(const EntryAttrs& a, const std::vector<const Tensor*>& in,
     const Pages pages{entries, *in[5], r, block_size};
     std::vector<double> scores;
     for (int64_t e = 0; e < (position + 1) / a.ratio; ++e) {
-      const std::vector<double> key = pages.Entry(e, a.ratio, a.dim, a.begin);
+      const std::vector<double> key = pages.Entry(e, a);
       double score = 0;
       for (size_t h = 0; h < heads; ++h) {
         const double dot = Dot(&q.f[(t * heads + h) * dim], key);
@@ -190,7 +189,7 @@ Tensors EntryAttention(const EntryAttrs& a, const std::vector<const Tensor*>& in
     for (int64_t e = 0; e < (a.top_k > 0 ? a.top_k : complete); ++e) {
       const int64_t entry =
           a.top_k > 0 ? in[8]->i[t * static_cast<size_t>(a.top_k) + static_cast<size_t>(e)] : e;
-      if (entry >= 0 && entry < complete) keys.push_back(old.Entry(entry, a.ratio, a.dim, a.begin));
+      if (entry >= 0 && entry < complete) keys.push_back(old.Entry(entry, a));
     }
     for (size_t h = 0; h < heads; ++h) {
       std::vector<double> scores;

@@ -203,14 +203,15 @@ struct DeltaAttrs {
   int64_t state_floats() const { return v_heads * k_dim * v_dim; }
   bool operator==(const DeltaAttrs&) const = default;
 };
-// Entries of a cache (DeepSeek-V4): one of `dim` values for each window of `ratio` tokens, in whose
-// rows of the entries' state it stands: value i in that of token i / (dim / ratio), behind `begin`.
-// An entry is rope(rms_norm(sum of values, each weighted by the softmax of its gates + bias over
-// the window), w), the last rotary_dim of it rotated by the window's first position. Overlapping,
-// values and gates are twice as wide: the last half counts in a token's own window, the first in
-// the next.
+// Entries of a cache (DeepSeek-V4): one of `dim` values for each window of `ratio` tokens. It
+// stands in the rows of the window's last `rows` tokens in the entries' state, dim / rows values in
+// each, behind `begin`. These tokens are of one block, so that who shares a block shares its
+// entries. An entry is rope(rms_norm(sum of values, each weighted by the softmax of its gates +
+// bias over the window), w), the last rotary_dim of it rotated by the window's first position.
+// Overlapping, values and gates are twice as wide: the last half counts in a token's own window,
+// the first in the next.
 struct CompressAttrs {
-  int64_t ratio = 1, dim = 0;
+  int64_t ratio = 1, rows = 1, dim = 0;
   bool overlap = false;
   int64_t values = 0, gates = 0;  // where they begin in a token's row of the raw state
   int64_t begin = 0;
@@ -225,7 +226,7 @@ struct CompressAttrs {
 // and a sink.
 struct EntryAttrs {
   int64_t heads = 0, dim = 0;
-  int64_t ratio = 0, begin = 0;
+  int64_t ratio = 0, rows = 1, begin = 0;
   int64_t top_k = 0;
   int64_t window = 0;
   float scale = 1;

@@ -303,13 +303,14 @@ Types Rule::GatedDelta() {
 
 Types Rule::Compress() {
   const auto* a = Get<CompressAttrs>();
-  if (a == nullptr || a->ratio < 1 || a->dim < 1 || a->dim % a->ratio != 0 || a->begin < 0 ||
-      a->values < 0 || a->gates < 0 || a->rope.rotary_dim < 0 || a->rope.rotary_dim > a->dim ||
+  if (a == nullptr || a->rows < 1 || a->ratio % a->rows != 0 || a->dim < 1 ||
+      a->dim % a->rows != 0 || a->begin < 0 || a->values < 0 || a->gates < 0 ||
+      a->rope.rotary_dim < 0 || a->rope.rotary_dim > a->dim ||
       static_cast<int64_t>(a->rope.frequencies.size()) * 2 != a->rope.rotary_dim) {
-    return Bad("needs CompressAttrs whose dim is a multiple of ratio");
+    return Bad("needs CompressAttrs whose dim is a multiple of rows");
   }
   if (!IsLatent(0) || LastOf(0) < std::max(a->values, a->gates) + a->width() || !IsLatent(1) ||
-      LastOf(1) < a->begin + a->dim / a->ratio) {
+      LastOf(1) < a->begin + a->dim / a->rows) {
     return Bad("needs states whose rows have the values, gates and entries");
   }
   if (!IsIds(2, 1) || !IsIds(3, 1) || !IsIds(4, 2) || !IsIds(5, 2))
@@ -322,13 +323,14 @@ Types Rule::Compress() {
 
 Types Rule::IndexEntries() {
   const auto* a = Get<EntryAttrs>();
-  if (a == nullptr || a->heads < 1 || a->ratio < 1 || a->dim % a->ratio != 0 || a->top_k < 1)
-    return Bad("needs EntryAttrs whose dim is a multiple of ratio, and top_k");
+  if (a == nullptr || a->heads < 1 || a->ratio < 1 || a->rows < 1 || a->dim % a->rows != 0 ||
+      a->top_k < 1)
+    return Bad("needs EntryAttrs whose dim is a multiple of rows, and top_k");
   if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || LastOf(0) != a->dim ||
       S(1) != Shape{S(0)[0], Dim(a->heads)}) {
     return Bad("needs q [T, heads, dim] and weights [T, heads]");
   }
-  if (!IsLatent(2) || LastOf(2) < a->begin + a->dim / a->ratio)
+  if (!IsLatent(2) || LastOf(2) < a->begin + a->dim / a->rows)
     return Bad("needs a state whose rows have the entries");
   if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2))
     return Bad("needs i32 positions, query_start and block_table");
@@ -337,12 +339,12 @@ Types Rule::IndexEntries() {
 
 Types Rule::EntryAttention() {
   const auto* a = Get<EntryAttrs>();
-  if (a == nullptr || a->heads < 1 || a->window < 1 || (a->ratio > 0 && a->dim % a->ratio != 0))
-    return Bad("needs EntryAttrs with a window, whose dim is a multiple of ratio");
+  if (a == nullptr || a->heads < 1 || a->window < 1 || a->rows < 1 || a->dim % a->rows != 0)
+    return Bad("needs EntryAttrs with a window, whose dim is a multiple of rows");
   if (Rank(0) != 3 || S(0)[1] != Dim(a->heads) || LastOf(0) != a->dim)
     return Bad("needs q [T, heads, dim]");
   if (!IsLatent(1) || LastOf(1) != a->dim || !IsLatent(2) ||
-      (a->ratio > 0 && LastOf(2) < a->begin + a->dim / a->ratio)) {
+      (a->ratio > 0 && LastOf(2) < a->begin + a->dim / a->rows)) {
     return Bad("needs a state of such vectors and one whose rows have the entries");
   }
   if (!IsIds(3, 1) || !IsIds(4, 1) || !IsIds(5, 2) || !IsIds(6, 2))
