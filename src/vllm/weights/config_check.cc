@@ -57,6 +57,17 @@ Status CheckConfig(const Config& c) {
                  fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}",
                              c.num_heads, c.num_kv_heads)};
   }
+  if (!c.layer_heads.empty() &&
+      (static_cast<int64_t>(c.layer_heads.size()) != c.num_hidden_layers ||
+       std::any_of(c.layer_heads.begin(), c.layer_heads.end(), [&](int64_t heads) {
+         return heads < 1 || heads > 1 << 12 || heads % c.num_kv_heads != 0;
+       }))) {
+    return Error{
+        Code::kCorrupt,
+        fmt::format("the heads of layers are {}: each of {} layers needs a multiple of the "
+                    "{} of keys",
+                    fmt::join(c.layer_heads, ", "), c.num_hidden_layers, c.num_kv_heads)};
+  }
   if (c.head_dim % 2 != 0)
     return Error{Code::kCorrupt, fmt::format("head_dim is {}: it must be even", c.head_dim)};
   if (!(c.rms_norm_eps >= 0) || !std::isfinite(c.rms_norm_eps)) {

@@ -154,7 +154,17 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, GgufReader
   // A file whose layers all have experts may lack it.
   c.intermediate_size =
       FamilyOf(c).experts ? r.Int("feed_forward_length", 0) : r.Int("feed_forward_length");
-  c.num_heads = r.Int("attention.head_count");
+  const std::vector<std::string_view>& known = FamilyOf(c).known;
+  const auto own = [&](std::string_view name) {
+    return std::find(known.begin(), known.end(), name) != known.end();
+  };
+  if (const auto list = m.Ints(r.Key("attention.head_count"));
+      list && !list->empty() && own("attention.head_count")) {
+    c.layer_heads = *list;
+    c.num_heads = *std::max_element(list->begin(), list->end());
+  } else {
+    c.num_heads = r.Int("attention.head_count");
+  }
   c.num_kv_heads = r.Int("attention.head_count_kv", c.num_heads);
   c.max_position_embeddings = r.Int("context_length");
   if (r.error()) return;
@@ -169,9 +179,7 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, GgufReader
     return;
   }
   c.head_dim = r.Int("attention.key_length", c.hidden_size / c.num_heads);
-  const std::vector<std::string_view>& known = FamilyOf(c).known;
-  const bool own = std::find(known.begin(), known.end(), "attention.value_length") != known.end();
-  if (!own && r.Int("attention.value_length", c.head_dim) != c.head_dim) {
+  if (!own("attention.value_length") && r.Int("attention.value_length", c.head_dim) != c.head_dim) {
     r.Fail({Code::kUnsupported,
             fmt::format("metadata key '{}' that differs from key_length is not implemented",
                         r.Key("attention.value_length"))});
