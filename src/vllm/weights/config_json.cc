@@ -361,6 +361,7 @@ Result<Config> ConfigFromJson(const json::value& value, const json::value& gener
   Result<json::object> text = TextPart(value.get_object());
   if (!text) return text.error();
   c.raw = *std::move(text);
+  if (f.rewrite_json != nullptr) f.rewrite_json(c.raw);
   const json::object& o = c.raw;
 
   Status status = RefuseUnknown(o, f);
@@ -375,6 +376,7 @@ Result<Config> ConfigFromJson(const json::value& value, const json::value& gener
   status = ReadRope(o, c);
   if (status) status = ReadOptions(o, f, c);
   if (status && f.read_json != nullptr) status = f.read_json(o, c);
+  if (status && f.read_whole_json != nullptr) status = f.read_whole_json(value.get_object(), c);
   if (status) status = ReadTheRest(o, generation, c);
   if (status) status = CheckConfig(c);
   if (!status) return status.error();

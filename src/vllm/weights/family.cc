@@ -43,18 +43,21 @@ base::Result<std::map<std::string, std::vector<int64_t>>> ExpectedTensors(const 
                        "model family '" + base::Printable(c.family) + "' is not implemented"};
   }
   const bool head = !c.tie_word_embeddings.value_or(family.tied);
-  vt::ir::Builder builder(
-      c.family,
-      [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
-        if (!head || name != "lm_head.weight") return std::nullopt;
-        return vt::ir::WeightInfo{vt::ir::DType::kF32, {c.vocab_size, c.hidden_size}};
-      },
-      {});
   std::map<std::string, std::vector<int64_t>> asked;
-  builder.RecordInto(&asked);
-  const vt::ir::ValueId logits = family.build(builder, {c, c.max_position_embeddings});
-  const base::Result<vt::ir::Graph> graph = builder.Finish({logits});
-  if (!graph) return graph.error();
+  for (const BuildFunction build : {family.build, family.build_media}) {
+    if (build == nullptr) continue;
+    vt::ir::Builder builder(
+        c.family,
+        [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
+          if (!head || name != "lm_head.weight") return std::nullopt;
+          return vt::ir::WeightInfo{vt::ir::DType::kF32, {c.vocab_size, c.hidden_size}};
+        },
+        {});
+    builder.RecordInto(&asked);
+    const vt::ir::ValueId end = build(builder, {c, c.max_position_embeddings});
+    const base::Result<vt::ir::Graph> graph = builder.Finish({end});
+    if (!graph) return graph.error();
+  }
   return asked;
 }
 

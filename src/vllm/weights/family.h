@@ -111,6 +111,8 @@ struct Family {
   // Options (and metadata keys) that `read_json` (`read_gguf`) reads or that don't matter, so that
   // they are not refused as unknown mathematics.
   std::vector<std::string_view> known = {};
+  // Before anything is read: says in common words what the file says in others.
+  void (*rewrite_json)(boost::json::object& o) = nullptr;
   // After all common options and `options` are read.
   base::Status (*read_json)(const boost::json::object& o, Config& config) = nullptr;
   // Then of the whole file, where the text model is but a part of it.
@@ -121,7 +123,7 @@ struct Family {
   std::string_view layers = "model.layers.";  // what precedes a layer's number
   // Of a layer and of the whole file; before the common ones.
   std::vector<NamePair> names = {}, file_names = {};
-  // Parts of stored names -> ours, in turn: {".block_sparse_moe.", ".mlp."}.
+  // Parts of stored names -> ours, in turn: {".block_sparse_moe.", ".mlp."}; "^part" is the begin.
   std::vector<std::pair<std::string_view, std::string_view>> renames = {};
   // Stored tensors whose name ends in one of these are not needed.
   std::vector<std::string_view> ignored = {};

@@ -131,7 +131,11 @@ std::optional<std::string> GgufFromHf(std::string_view family, std::string_view 
   return Translate(family, hf_name, false);
 }
 
-std::optional<std::string> CanonicalName(std::string_view name) {
+std::optional<std::string> CanonicalName(std::string_view name, bool hears) {
+  for (const std::string_view audio : {"audio_tower.", "multi_modal_projector."}) {
+    const size_t at = base::StartsWith(name, "model.") ? 6 : 0;
+    if (hears && base::StartsWith(name.substr(at), audio)) return std::string(name.substr(at));
+  }
   for (const std::string_view other : {"vision_tower.", "vision_model.", "visual.", "audio_tower.",
                                        "multi_modal_projector.", "mtp."}) {
     if (base::StartsWith(name, other) || base::StartsWith(name, fmt::format("model.{}", other)))

@@ -21,7 +21,7 @@ std::optional<std::string> GgufFromHf(std::string_view family, std::string_view 
 // becomes "lm_head.weight"; and gives a model that was stored without its head its own:
 // "layers..." becomes "model.layers...". Nothing for tensors that a text model doesn't read: those
 // of a vision or audio part ("vision_tower.", "visual.", "multi_modal_projector.") and those that
-// only predict further tokens ("mtp.").
-std::optional<std::string> CanonicalName(std::string_view name);
+// only predict further tokens ("mtp."). A model that `hears` reads its audio part.
+std::optional<std::string> CanonicalName(std::string_view name, bool hears = false);
 
 }  // namespace vllm::weights
