@@ -49,7 +49,8 @@ GPU_FN void lookup16(const uint32_t (&table)[4], uint32_t n, uint32_t& low, uint
   low = __byte_perm(a, b, 0x6420);
   high = __byte_perm(a, b, 0x7531);
 }
-GPU_FN void fence() { __threadfence(); }
+// Not __threadfence(), which orders more than one writer and one reader ask for.
+GPU_FN void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 template <class T>
 GPU_FN T load_volatile(const T* p) {
   // Past the cache of this multiprocessor, and in its place among fences and meetings (the

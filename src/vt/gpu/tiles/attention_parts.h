@@ -26,11 +26,11 @@ struct TokenParts {
   GPU_FN bool IsLast(const DecodeItem& it, int* shared) const {
     // One token alone goes on from a lane to the next.
     return LastOf(a.counters + (it.lane - it.part) * a.kv.kv_heads * a.row_tiles +
-                      head * a.row_tiles + first_row / 16,
+                      head * a.row_tiles + first_row / a.tile_rows,
                   it.parts, shared);
   }
-  // high, inverse: [16] of shared memory each.
-  template <class T>
+  // high, inverse: [tile_rows] of shared memory each. kValues: that a thread takes at once.
+  template <int kValues = 4, class T>
   GPU_FN void Merge(const DecodeItem& it, T* out, float* high, float* inverse) const {
     for (int row = ::gpu::wave(); row < rows; row += ::gpu::waves()) {
       float m = -INFINITY, sum = 0;
@@ -51,12 +51,11 @@ struct TokenParts {
       }
     }
     ::gpu::sync();
-    // Several values at once and several parts ahead: each load takes long to come.
-    constexpr int kValues = 4;
+    // Several parts ahead: each load takes long to come.
     const int count = rows * dim, step = ::gpu::threads();
     for (int first = ::gpu::thread(); first < count; first += kValues * step) {
       float sums[kValues] = {};
-#pragma unroll 8
+#pragma unroll(kValues > 1 ? 8 : 4)
       for (int p = 0; p < it.parts; ++p) {
         const int64_t at = Row(it, p);
 #pragma unroll

@@ -1,0 +1,28 @@
+#include "vt/gpu/tiles/attention_row.h"
+
+namespace vt::gpu {
+
+// attention_row_l<lanes that share a key>_r<heads of q at once>; convert: of caches of another
+// type.
+#define ATTENTION_ROW(lanes, rows)                                                          \
+  GPU_KERNEL(attention_row_l##lanes##_r##rows##_bf16, AttentionArgs, kRowThreads) {         \
+    AttentionRow<::gpu::bf16, lanes, rows, true>(args);                                     \
+  }                                                                                         \
+  GPU_KERNEL(attention_row_convert_l##lanes##_r##rows##_bf16, AttentionArgs, kRowThreads) { \
+    AttentionRow<::gpu::bf16, lanes, rows, false>(args);                                    \
+  }
+
+ATTENTION_ROW(4, 1)
+ATTENTION_ROW(4, 2)
+ATTENTION_ROW(4, 4)
+ATTENTION_ROW(8, 1)
+ATTENTION_ROW(8, 2)
+ATTENTION_ROW(8, 4)
+ATTENTION_ROW(16, 1)
+ATTENTION_ROW(16, 2)
+ATTENTION_ROW(16, 4)
+ATTENTION_ROW(32, 1)
+ATTENTION_ROW(32, 2)
+ATTENTION_ROW(32, 4)
+
+}  // namespace vt::gpu

@@ -1,0 +1,295 @@
+// Attention of one token's few heads that share a head of keys: plain arithmetic, a block per lane
+// of the work list and up to kRows heads of q.
+//
+// What a step of one or few requests waits for is how many instructions stand between a token's q
+// and its sums. So nothing passes through shared memory before the end: kLanes lanes hold a key,
+// eight of its numbers each, as many keys as the wave has room for at once and kDepth of them in
+// turn. Each of their scores ends in a lane of its own, which takes the softmax of it alone.
+#pragma once
+
+#include "vt/gpu/tiles/attention_parts.h"
+#include "vt/gpu/tiles/wave_sums.h"
+
+namespace vt::gpu {
+
+// Eight values as they are loaded, two a word.
+struct Eight {
+  ::gpu::Pack<uint32_t> words;
+};
+template <class T>
+inline constexpr bool kIsBF16 = KvTypeOf<T>() == kKvBF16;
+template <class T>
+GPU_FN void ValuesOf(const Eight& e, float (&x)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t w = e.words.v[i];
+    if constexpr (kIsBF16<T>) {
+      x[2 * i] = ::gpu::float_of(w << 16);
+      x[2 * i + 1] = ::gpu::float_of(w & 0xffff0000u);
+    } else {
+      x[2 * i] = ::gpu::to_float(f16{static_cast<uint16_t>(w)});
+      x[2 * i + 1] = ::gpu::to_float(f16{static_cast<uint16_t>(w >> 16)});
+    }
+  }
+}
+
+template <class T, int kLanes, int kRows, bool kSame>
+struct AttentionRows {
+  static constexpr int kN = 8;                            // numbers of a key a lane
+  static constexpr int kAtOnce = ::gpu::kWave / kLanes;   // keys side by side
+  static constexpr int kDepth = RowDepth(kLanes, kRows);  // keys of a lane in turn
+  static constexpr int kKeys = kDepth * kAtOnce;          // a wave's tile
+  static constexpr int kScores = kDepth * kRows;
+  static constexpr int kCopies = kLanes / kScores;  // lanes that have the same score
+  static_assert(sizeof(T) == 2 && kScores <= kLanes && kKeys <= ::gpu::kWave);
+  static constexpr int kDim = kLanes * kN;
+  static constexpr int kNewKeys = 8;  // that a request brings at most in a step
+
+  const AttentionArgs& a;
+  TokenParts parts;
+  const int at, key_of_lane;  // of this lane's numbers; of its keys among those side by side
+  // Where the cache has this lane's numbers of row 0 as a key, as a value. (Lanes past head_dim
+  // take the first numbers; those of q are zeros.)
+  const char *key_base, *value_base;
+  int row_bytes;
+  int rows[kDepth];  // of the cache, of the tile that is being asked for
+  Eight k[kDepth], v[kDepth];
+
+  GPU_FN AttentionRows(const AttentionArgs& args, int head, int first_row)
+      : a(args),
+        parts{args, head, first_row, ::gpu::min(kRows, args.group - first_row), args.kv.head_dim},
+        at(::gpu::lane() % kLanes * kN),
+        key_of_lane(::gpu::lane() / kLanes) {
+    const int bytes = kSame ? static_cast<int>(sizeof(T)) : KvBytes(a.kv.dtype);
+    row_bytes = a.kv.head_dim * bytes;
+    key_base = a.kv.data + (at < a.kv.head_dim ? at * bytes : 0);
+    value_base = key_base + RowOffset(ValuesAfter(a.kv), row_bytes);
+  }
+
+  // The rows of the cache of a wave's tile: each lane finds one.
+  GPU_FN void Find(const DecodeItem& it, const int32_t* table, int tile) {
+    const int key = ::gpu::min(it.first + tile * kKeys + ::gpu::lane() % kKeys, it.last - 1);
+    const int size = a.kv.block_size;
+    const int block = a.block_shift >= 0 ? key >> a.block_shift : key / size;
+    const int row = KeyRow(a.kv, table[block], parts.head, key - block * size);
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) rows[i] = ::gpu::shuffle(row, i * kAtOnce + key_of_lane);
+  }
+  GPU_FN void Load(const char* base, Eight (&to)[kDepth]) const {
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      const char* p = base + RowOffset(rows[i], row_bytes);
+      if constexpr (kSame) {
+        to[i].words = ::gpu::load_stream(reinterpret_cast<const ::gpu::Pack<uint32_t>*>(p));
+      } else {
+        const Pack<T> pack = LoadKvPack<T>(p, 0, a.kv.dtype);
+        to[i].words = *reinterpret_cast<const ::gpu::Pack<uint32_t>*>(&pack);
+      }
+    }
+  }
+
+  GPU_FN void LoadQuery(const DecodeItem& it, float (&q)[kRows][kN]) const {
+    const T* base = static_cast<const T*>(a.q.base) + it.token * a.q.stride +
+                    static_cast<int64_t>(parts.head * a.group + parts.first_row) * parts.dim + at;
+    Eight e[kRows] = {};
+#pragma unroll
+    for (int h = 0; h < kRows; ++h) {
+      // Rows past the last are copies of it, which nobody reads.
+      const T* row = base + ::gpu::min(h, parts.rows - 1) * parts.dim;
+      if (at >= parts.dim) continue;
+      if (a.aligned != 0) {
+        e[h] = *reinterpret_cast<const Eight*>(row);
+      } else {
+        for (int j = 0; j < 4; ++j)
+          e[h].words.v[j] = row[2 * j].bits | static_cast<uint32_t>(row[2 * j + 1].bits) << 16;
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < kRows; ++h) {
+      ValuesOf<T>(e[h], q[h]);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) q[h][j] *= a.scale_log2;
+    }
+  }
+
+  // Of lanes that have scores of one head: all keys of the tile. Lanes' bits, from the highest: key
+  // side by side, key in turn, head, copy.
+  GPU_FN static float MostOfHead(float s) {
+#pragma unroll
+    for (int m = ::gpu::kWave / 2; m >= kCopies * kRows; m /= 2)
+      s = ::gpu::max(s, ::gpu::shuffle_xor(s, m));
+    return s;
+  }
+
+  // `waits`: this is the block's first item, before wait_predecessor().
+  GPU_FN void Run(const DecodeItem& it, const int32_t* table, bool waits) {
+    const int tiles = (it.last - it.first + kKeys - 1) / kKeys;
+    int tile = ::gpu::wave();
+    // Keys of this very step stand at a request's end, and may not be there yet.
+    const bool early = waits && it.first + (tile + 1) * kKeys <= it.last - kNewKeys;
+    if (waits && !early) ::gpu::wait_predecessor();
+    if (tile < tiles) {
+      Find(it, table, tile);
+      Load(key_base, k);
+      Load(value_base, v);
+    }
+    if (early) ::gpu::wait_predecessor();
+    float q[kRows][kN];
+    LoadQuery(it, q);
+
+    // Of the head that this lane has scores of; each copy has the whole weight.
+    float high = -INFINITY, weight = 0;
+    float sums[kRows][kN] = {};
+    const int score = ::gpu::lane() % kLanes / kCopies;  // which one is this lane's
+    const int key = score / kRows * kAtOnce + key_of_lane;
+#pragma unroll 1
+    for (; tile < tiles; tile += ::gpu::waves()) {
+      const int next = tile + ::gpu::waves();
+      float products[kScores];
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i) {
+        float x[kN];
+        ValuesOf<T>(k[i], x);
+#pragma unroll
+        for (int h = 0; h < kRows; ++h) {
+          float sum = 0;
+#pragma unroll
+          for (int j = 0; j < kN; ++j) sum += q[h][j] * x[j];
+          products[i * kRows + h] = sum;
+        }
+      }
+      if (next < tiles) {
+        Find(it, table, next);
+        Load(key_base, k);
+      }
+
+      float s = SumsOfWave<kLanes / 2>(products);
+      if (a.softcap != 0) s = a.softcap * 1.44269504f * CapTanh<T>(s);
+      if (it.first + tile * kKeys + key >= it.last) s = -INFINITY;
+      const float now = ::gpu::max(high, MostOfHead(s));  // finite: a tile has a key
+      const float factor = ::gpu::exp2(high - now), p = ::gpu::exp2(s - now);
+      high = now;
+      weight = weight * factor + p;
+#pragma unroll
+      for (int h = 0; h < kRows; ++h) {
+        const float f = ::gpu::shuffle(factor, h * kCopies);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) sums[h][j] *= f;
+      }
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i) {
+        float x[kN];
+        ValuesOf<T>(v[i], x);
+#pragma unroll
+        for (int h = 0; h < kRows; ++h) {
+          const float f = ::gpu::shuffle(p, key_of_lane * kLanes + (i * kRows + h) * kCopies);
+#pragma unroll
+          for (int j = 0; j < kN; ++j) sums[h][j] += f * x[j];
+        }
+      }
+      if (next < tiles) Load(value_base, v);
+    }
+
+    // The wave's results: of its keys side by side, then into shared memory.
+#pragma unroll
+    for (int m = ::gpu::kWave / 2; m >= kCopies * kRows; m /= 2)
+      weight += ::gpu::shuffle_xor(weight, m);
+#pragma unroll
+    for (int m = kLanes; m < ::gpu::kWave; m *= 2) {
+#pragma unroll
+      for (int h = 0; h < kRows; ++h) {
+#pragma unroll
+        for (int j = 0; j < kN; ++j) sums[h][j] += ::gpu::shuffle_xor(sums[h][j], m);
+      }
+    }
+    if (::gpu::lane() < kLanes) {
+#pragma unroll
+      for (int h = 0; h < kRows; ++h) {
+        auto* to = reinterpret_cast<Pack<float>*>(Sums(::gpu::wave()) + h * kDim + at);
+#pragma unroll
+        for (int j = 0; j < kN; j += 4)
+          to[j / 4] = {{sums[h][j], sums[h][j + 1], sums[h][j + 2], sums[h][j + 3]}};
+      }
+    }
+    if (::gpu::lane() < kCopies * kRows && ::gpu::lane() % kCopies == 0) {
+      Stats(::gpu::wave())[::gpu::lane() / kCopies] = high;
+      Stats(::gpu::wave())[kRows + ::gpu::lane() / kCopies] = weight;
+    }
+    ::gpu::sync();
+    Finish(it);
+  }
+
+ private:
+  // A wave's sums, then the maximum and the weight of each head.
+  static constexpr int kWaveFloats = RowWaveFloats(kDim, kRows);
+  GPU_FN static float* Sums(int wave) {
+    return reinterpret_cast<float*>(::gpu::shared()) + wave * kWaveFloats;
+  }
+  GPU_FN static float* Stats(int wave) { return Sums(wave) + kRows * kDim; }
+
+  // The waves' results together: they are the token's, or a part of it. Waves without keys have
+  // zeros.
+  GPU_FN void Finish(const DecodeItem& it) {
+    constexpr int kWaves = kRowThreads / ::gpu::kWave;
+    const int dim = parts.dim;
+    const bool whole = it.parts == 1, sinks = whole && parts.HasSinks();
+    T* out = static_cast<T*>(a.out.base) + it.token * a.out.stride +
+             static_cast<int64_t>(parts.head * a.group + parts.first_row) * dim;
+    const int64_t part = whole ? 0 : parts.Row(it, it.part);
+#pragma unroll 1
+    for (int i = ::gpu::thread(); i < parts.rows * kDim; i += kRowThreads) {
+      const int row = i / kDim, column = i % kDim;
+      if (column >= dim) continue;
+      const float sink = sinks ? parts.Sink(row) : -INFINITY;
+      float high = sink;
+#pragma unroll
+      for (int w = 0; w < kWaves; ++w) high = ::gpu::max(high, Stats(w)[row]);
+      const float base = high == -INFINITY ? 0 : high;  // there may be no keys
+      float weight = ::gpu::exp2(sink - base), sum = 0;
+#pragma unroll
+      for (int w = 0; w < kWaves; ++w) {
+        const float f = ::gpu::exp2(Stats(w)[row] - base);
+        weight += f * Stats(w)[kRows + row];
+        sum += f * Sums(w)[i];
+      }
+      if (whole) {
+        out[row * dim + column] = ::gpu::from_float<T>(weight > 0 ? sum / weight : 0);
+        continue;
+      }
+      a.partial_sums[(part + row) * dim + column] = sum;
+      if (column == 0) {
+        a.partial_stats[2 * (part + row)] = high;
+        a.partial_stats[2 * (part + row) + 1] = weight;
+      }
+    }
+    if (whole) {
+      ::gpu::sync();  // before the next item's sums
+      return;
+    }
+    if (parts.IsLast(it, reinterpret_cast<int*>(::gpu::shared())))
+      parts.template Merge<1>(it, out, Sums(0), Sums(0) + kRows);
+  }
+};
+
+template <class T, int kLanes, int kRows, bool kSame>
+GPU_FN void AttentionRow(const AttentionArgs& a) {
+  ::gpu::launch_dependents();
+  // As AttentionDecode: the work list and the keys of earlier steps are there already.
+  const int columns = a.kv.kv_heads * a.row_tiles;
+  const int lane = ::gpu::block() / columns, column = ::gpu::block() % columns;
+  const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
+  const int stride = a.header->table_stride;
+  if (begin == end) {
+    if (::gpu::block() == 0) ::gpu::wait_predecessor();
+    return;
+  }
+  AttentionRows<T, kLanes, kRows, kSame> rows(a, column / a.row_tiles,
+                                              column % a.row_tiles * kRows);
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) {
+    const DecodeItem item = a.list.items[i];
+    rows.Run(item, a.block_table + static_cast<int64_t>(item.request) * stride, i == begin);
+  }
+}
+
+}  // namespace vt::gpu
