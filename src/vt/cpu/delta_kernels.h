@@ -1,10 +1,9 @@
-// Recurrent layers: the causal filter, and the gated delta rule token by token.
+// Recurrent layers: the causal filter, and the gated delta rule.
 //
-// The rule's work is four operations a value of the state and a token, in whatever form: the
-// chunked one replaces them by products within the chunk that are as many (for 64 tokens of 128 x
-// 128), and has no tile instructions for f32 here. So there is one form. What matters is where the
-// state stands: for one token it is read in one stream and written in another; for many, stretches
-// of its columns stay in the first cache level.
+// One token reads the state in one stream and writes it in another. Many take stretches of its
+// columns, which stay in the first cache level, a few tokens at a time: the state is loaded and
+// scaled once for all of them, and there are three operations a value and token instead of four.
+// Longer chunks would have as many: products within the chunk grow as those with the state shrink.
 #pragma once
 
 #include <cmath>
@@ -173,36 +172,88 @@ inline void DeltaOne(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
   }
 }
 
-constexpr int kDeltaVectors = 4;  // of columns, at a time: 4 + 4 sums, and what they are made of
+// --- several tokens at once
+
+constexpr int kDeltaVectors =
+    4;  // of columns: a stretch of the state stays in the first cache level
 constexpr int kDeltaColumns = kDeltaVectors * kNr;
 
-// One token and a stretch of columns [k_dim][kDeltaColumns] of the state; v and y hold as many.
-inline void DeltaColumns(const DeltaToken& x, int64_t dk, float* s, const float* v, float* y) {
-  const float *const ks = x.k, *const qs = x.q;  // of `x` nothing is read again behind a store
-  const float keep = x.keep, write = x.write, qk = x.qk;
-  vf known[kDeltaVectors] = {}, out[kDeltaVectors] = {};
-  for (int64_t i = 0; i < dk; ++i) {
-    const vf k = Splat(ks[i]), q = Splat(qs[i]);
-#pragma GCC unroll 4
-    for (int c = 0; c < kDeltaVectors; ++c) {
-      const vf p = Load(s + i * kDeltaColumns + c * kNr);
-      known[c] += p * k;
-      out[c] += p * q;
+// kDeltaBlock tokens, of which those past the end keep all and write nothing. With G_t the product
+// of what tokens 0 .. t keep, S the state before and S' behind,
+//   delta_t = w_t (v_t - G_t k_t S - sum over j < t of G_t / G_j (k_t.k_j) delta_j)
+//   y_t = G_t q_t S + sum over j <= t of G_t / G_j (q_t.k_j) delta_j
+//   S' = G_last S + sum over j of G_last / G_j k_j delta_j
+struct DeltaBlock {
+  const float* pairs = nullptr;  // [k_dim][2 kDeltaBlock]: the tokens' keys, then their queries
+  float keep[kDeltaBlock] = {}, write[kDeltaBlock] = {}, left[kDeltaBlock] = {};
+  float of_keys[kDeltaBlock][kDeltaBlock] = {}, of_queries[kDeltaBlock][kDeltaBlock] = {};
+};
+
+// `rows`: a token's query and key at a time.
+inline DeltaBlock ReadBlock(const DeltaArgs& a, int64_t token, int64_t count, int64_t head,
+                            float* rows, float* pairs) {
+  const int64_t d = a.k_dim;
+  DeltaBlock b;
+  b.pairs = pairs;
+  float all = 1;
+  for (int64_t t = 0; t < kDeltaBlock; ++t) {
+    float *q = rows + t * 2 * d, *k = q + d;
+    if (t < count) {
+      const DeltaToken x = ReadToken(a, token + t, head, q);
+      for (int64_t j = 0; j < t; ++j) {
+        b.left[j] *= x.keep;
+        b.of_keys[t][j] = b.left[j] * Dot(k, k - (t - j) * 2 * d, d);
+        b.of_queries[t][j] = b.left[j] * Dot(q, k - (t - j) * 2 * d, d);
+      }
+      b.left[t] = 1;
+      b.of_queries[t][t] = x.qk;
+      b.write[t] = x.write;
+      all *= x.keep;
+    } else {
+      for (int64_t i = 0; i < 2 * d; ++i) q[i] = 0;
+    }
+    b.keep[t] = all;
+    for (int64_t i = 0; i < d; ++i) {
+      pairs[i * 2 * kDeltaBlock + t] = k[i];
+      pairs[i * 2 * kDeltaBlock + kDeltaBlock + t] = q[i];
     }
   }
-  vf delta[kDeltaVectors];
+  return b;
+}
+
+// A block and a stretch of columns [k_dim][kDeltaColumns] of the state; v and y hold as many.
+inline void DeltaColumns(const DeltaBlock& b, int64_t dk, float* s, const float* v,
+                         int64_t v_stride, float* y, int64_t y_stride) {
+  for (int64_t c = 0; c < kDeltaColumns; c += kNr) {
+    vf known[kDeltaBlock] = {}, out[kDeltaBlock] = {}, delta[kDeltaBlock];
+    for (int64_t i = 0; i < dk; ++i) {
+      const vf p = Load(s + i * kDeltaColumns + c);
+      const float* pairs = b.pairs + i * 2 * kDeltaBlock;
 #pragma GCC unroll 4
-  for (int c = 0; c < kDeltaVectors; ++c) {
-    delta[c] = (Load(v + c * kNr) - known[c] * keep) * write;
-    Store(y + c * kNr, out[c] * keep + delta[c] * qk);
-  }
-  const vf kept = Splat(keep);
-  for (int64_t i = 0; i < dk; ++i) {
-    const vf k = Splat(ks[i]);
+      for (int t = 0; t < kDeltaBlock; ++t) {
+        known[t] += p * pairs[t];
+        out[t] += p * pairs[kDeltaBlock + t];
+      }
+    }
 #pragma GCC unroll 4
-    for (int c = 0; c < kDeltaVectors; ++c) {
-      float* p = s + i * kDeltaColumns + c * kNr;
-      Store(p, Load(p) * kept + delta[c] * k);
+    for (int t = 0; t < kDeltaBlock; ++t) {
+      vf rest = Load(v + t * v_stride + c) - known[t] * b.keep[t], result = out[t] * b.keep[t];
+#pragma GCC unroll 4
+      for (int j = 0; j < t; ++j) {
+        rest -= delta[j] * b.of_keys[t][j];
+        result += delta[j] * b.of_queries[t][j];
+      }
+      delta[t] = rest * b.write[t];
+      Store(y + t * y_stride + c, result + delta[t] * b.of_queries[t][t]);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kDeltaBlock; ++t) delta[t] *= b.left[t];
+    const vf kept = Splat(b.keep[kDeltaBlock - 1]);
+    for (int64_t i = 0; i < dk; ++i) {
+      vf p = Load(s + i * kDeltaColumns + c) * kept;
+#pragma GCC unroll 4
+      for (int t = 0; t < kDeltaBlock; ++t) p += delta[t] * b.pairs[i * 2 * kDeltaBlock + t];
+      Store(s + i * kDeltaColumns + c, p);
     }
   }
 }
@@ -216,6 +267,8 @@ inline void CopyRow(const float* from, int64_t n, float* to) {
   for (int64_t c = 0; c < kDeltaColumns; ++c) to[c] = from != nullptr && c < n ? from[c] : 0.0f;
 }
 
+inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
   const int64_t dk = a.k_dim, dv = a.v_dim;
   if (t.count == 1 && dv % kNr == 0) {
@@ -225,6 +278,7 @@ void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
   const int64_t stretches = (dv + kDeltaColumns - 1) / kDeltaColumns;
   float* state = scratch;  // [stretch][k_dim][kDeltaColumns]; zeros past the end
   float* rows = state + stretches * dk * kDeltaColumns;
+  float* pairs = rows + kDeltaBlock * 2 * dk;
   const auto at = [&](int64_t stretch, int64_t i) {
     return state + (stretch * dk + i) * kDeltaColumns;
   };
@@ -234,31 +288,37 @@ void DeltaTokens(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
               dv - b * kDeltaColumns, at(b, i));
   }
   for (int64_t first = 0; first < t.count; first += kDeltaTokens) {
-    const int64_t count = t.count - first < kDeltaTokens ? t.count - first : kDeltaTokens;
-    DeltaToken x[kDeltaTokens];
-    for (int64_t i = 0; i < count; ++i)
-      x[i] = ReadToken(a, t.first + first + i, t.head, rows + i * 2 * dk);
+    const int64_t count = Least(t.count - first, kDeltaTokens);
+    DeltaBlock blocks[kDeltaTokens / kDeltaBlock];
+    for (int64_t i = 0; i < count; i += kDeltaBlock)
+      blocks[i / kDeltaBlock] =
+          ReadBlock(a, t.first + first + i, count - i, t.head, rows, pairs + i * 2 * dk);
     for (int64_t b = 0; b < stretches; ++b) {
-      const int64_t begin = b * kDeltaColumns, n = dv - begin;
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t token = t.first + first + i;
+      const int64_t begin = b * kDeltaColumns, n = Least(dv - begin, kDeltaColumns);
+      for (int64_t i = 0; i < count; i += kDeltaBlock) {
+        const int64_t token = t.first + first + i, tokens = Least(count - i, kDeltaBlock);
         const float* v = Values(a, token, t.head) + begin;
         float* y = a.y + token * a.y_stride + t.head * dv + begin;
-        if (n >= kDeltaColumns) {
-          DeltaColumns(x[i], dk, at(b, 0), v, y);
+        const DeltaBlock& block = blocks[i / kDeltaBlock];
+        if (n == kDeltaColumns && tokens == kDeltaBlock) {
+          DeltaColumns(block, dk, at(b, 0), v, a.qkv_stride, y, a.y_stride);
           continue;
         }
-        float values[kDeltaColumns] = {}, results[kDeltaColumns];
-        for (int64_t c = 0; c < n; ++c) values[c] = v[c];
-        DeltaColumns(x[i], dk, at(b, 0), values, results);
-        for (int64_t c = 0; c < n; ++c) y[c] = results[c];
+        float values[kDeltaBlock * kDeltaColumns] = {}, results[kDeltaBlock * kDeltaColumns];
+        for (int64_t r = 0; r < tokens; ++r) {
+          for (int64_t c = 0; c < n; ++c) values[r * kDeltaColumns + c] = v[r * a.qkv_stride + c];
+        }
+        DeltaColumns(block, dk, at(b, 0), values, kDeltaColumns, results, kDeltaColumns);
+        for (int64_t r = 0; r < tokens; ++r) {
+          for (int64_t c = 0; c < n; ++c) y[r * a.y_stride + c] = results[r * kDeltaColumns + c];
+        }
       }
     }
     for (int64_t i = 0; i < count; ++i) Finish(a, t.first + first + i, t.head);
   }
   if (t.write == nullptr) return;
   for (int64_t b = 0; b < stretches; ++b) {
-    const int64_t left = dv - b * kDeltaColumns, n = left < kDeltaColumns ? left : kDeltaColumns;
+    const int64_t n = Least(dv - b * kDeltaColumns, kDeltaColumns);
     for (int64_t i = 0; i < dk; ++i) {
       float* to = t.write + i * dv + b * kDeltaColumns;
       int64_t c = 0;

@@ -148,10 +148,11 @@ struct DeltaTile {
   float* write = nullptr;
 };
 using DeltaFn = void (*)(const DeltaArgs&, const DeltaTile&, float* scratch);
-inline constexpr int64_t kDeltaTokens = 32;  // tokens whose queries and keys are kept at a time
+// Tokens that go together, and those whose queries and keys are kept at a time.
+inline constexpr int64_t kDeltaBlock = 4, kDeltaTokens = 32;
 constexpr int64_t DeltaScratchFloats(int64_t k_dim, int64_t v_dim) {
   const int64_t columns = v_dim + 64;
-  return k_dim * columns + kDeltaTokens * 2 * k_dim + 2 * columns;
+  return k_dim * columns + (kDeltaBlock + kDeltaTokens) * 2 * k_dim + 2 * columns;
 }
 
 enum class Binary : uint8_t { kAdd, kSub, kMul, kDiv };
