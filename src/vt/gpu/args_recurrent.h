@@ -35,8 +35,32 @@ struct DeltaArgs {
   const float *big_a = nullptr, *dt = nullptr;
   int32_t k_heads = 0, v_heads = 0, k_dim = 0, v_dim = 0;
   int32_t state_begin = 0, log_a = 1, tiled = 0;
+  int32_t most_tokens = 0x7fffffff;  // pieces of more are another kernel's
   float eps = 0;
 };
+
+// Pieces of more than kDeltaChunk tokens, a chunk at a time: tiles/recurrent_chunk.h.
+inline constexpr int kDeltaChunk = 64, kDeltaSlotTokens = kDeltaChunk / 2;
+inline constexpr int kDeltaChunkDim = 128;  // most of k_dim, which is a multiple of kDeltaChunkStep
+inline constexpr int kDeltaChunkStep = 32, kDeltaChunkColumns = 32, kDeltaChunkThreads = 256;
+struct DeltaChunkArgs {
+  DeltaArgs delta;
+  char* work = nullptr;  // a slot a chunk: heads, then key heads
+  int64_t slot_bytes = 0;
+};
+// Rows in shared memory, one bank after the other.
+inline constexpr int DeltaPitch(int values, int bytes) { return values + 16 / bytes; }
+inline constexpr int64_t DeltaHeadBytes(int bytes) {
+  return 2 * kDeltaChunk * kDeltaChunk * bytes + 4 * kDeltaChunk * 4;
+}
+inline constexpr int64_t DeltaKeyBytes(int bytes) { return kDeltaChunkDim * kDeltaChunk * bytes; }
+inline constexpr unsigned kDeltaBeginShared =
+    (2 * kDeltaChunk * DeltaPitch(kDeltaChunk, 4) + 4 * kDeltaChunk) * 4;
+inline constexpr unsigned DeltaChunkShared(int bytes) {
+  const int state = DeltaPitch(kDeltaChunkDim, bytes) * (bytes == 4 ? 1 : 2);
+  return static_cast<unsigned>(kDeltaChunkColumns * (state + 3 * DeltaPitch(kDeltaChunk, bytes)) *
+                               bytes);
+}
 
 // With the filter and SiLU before, the norm and the gate behind. A block has a key head and all
 // heads that read it.
@@ -46,7 +70,7 @@ struct DeltaNetArgs {
   DeltaArgs delta;
   const float* w = nullptr;  // of the filter, [channels][width]
   int32_t width = 0;
-  Rows z;  // a row a head
+  Rows z;                       // a row a head
   const float* norm = nullptr;  // [v_dim]
   float norm_eps = 0, norm_offset = 0;
 };

@@ -60,7 +60,8 @@ struct RopeTables {
   std::vector<Made> made;
 };
 
-// Workspace of a plan, one after the other: a family's own part begins at its offset.
+// Workspace of a plan, one after the other: a family's own part begins at its offset. That of
+// linear nodes is recurrent ones' too.
 struct Workspace {
   int64_t attention = 0, linear = 0, experts = 0, choice = 0, bytes = 0;  // multiples of 256
 };
@@ -158,12 +159,16 @@ void CompileAttention(const Context& c, ir::NodeId id);  // attention_steps.cc
 void CompileLatent(const Context& c, ir::NodeId id);     // latent_steps.cc
 void CompileChoice(const Context& c, ir::NodeId id);     // choice_steps.cc
 void CompileRecurrent(const Context& c, ir::NodeId id);  // recurrent_steps.cc
+void CompileEntries(const Context& c, ir::NodeId id);    // entry_steps.cc
 
 bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                     const DeviceFacts& d);
+// Of a node that reads the cache; else nullptr.
+const ir::AttentionAttrs* AttentionAttrsOf(const ir::Node& n);
 bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
 bool SupportsLatent(const ir::Graph& g, const ir::Node& n);
+bool SupportsEntries(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d);
 bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
 
@@ -177,6 +182,7 @@ int32_t* BlockCounters(const Context& c);  // attention_steps.cc
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 int64_t AttentionWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
+int64_t RecurrentWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 int64_t ChoiceWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);
 
 }  // namespace vt::gpu

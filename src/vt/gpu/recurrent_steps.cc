@@ -1,5 +1,7 @@
-// Nodes of recurrent layers: the filter, the gated delta rule, and the layer as one launch in steps
-// of few tokens a request.
+// Nodes of recurrent layers: the filter, the gated delta rule (token by token, in chunks where
+// pieces are long), and the layer as one launch in steps of few tokens a request.
+#include <algorithm>
+
 #include "base/strings.h"
 #include "vt/gpu/args_recurrent.h"
 #include "vt/gpu/context.h"
@@ -65,6 +67,39 @@ void CompileConv(const Context& c, ir::NodeId id) {
          a);
 }
 
+// Whether a step of so many tokens may have pieces that go chunk by chunk.
+bool HasChunks(const ir::DeltaAttrs& d, const ir::Bucket& b) {
+  return b.tokens > kDeltaChunk && d.k_dim <= kDeltaChunkDim && d.k_dim % kDeltaChunkStep == 0;
+}
+int64_t ChunkSlotBytes(const ir::DeltaAttrs& d, int bytes) {
+  return d.v_heads * DeltaHeadBytes(bytes) + d.k_heads * DeltaKeyBytes(bytes);
+}
+
+void CompileChunks(const Context& c, ir::NodeId id, const DeltaArgs& args) {
+  const ir::Node& n = c.node(id);
+  const auto& d = n.attrs.as<ir::DeltaAttrs>();
+  const ir::DType type = c.value(n.outputs[0]).dtype;
+  const int bytes = ir::Info(type).bytes;
+  DeltaChunkArgs a;
+  a.delta = args;
+  a.work = reinterpret_cast<char*>(c.workspace() + c.parts().linear);
+  a.slot_bytes = ChunkSlotBytes(d, bytes);
+  c.Emit(id, "delta_begin", type,
+         {.grid_x = Blocks(c.bucket().tokens, kDeltaSlotTokens),
+          .grid_y = static_cast<unsigned>(d.v_heads),
+          .threads = kDeltaChunkThreads,
+          .shared_bytes = kDeltaBeginShared,
+          .early = true},
+         a);
+  c.Emit(id, "delta_chunks", type,
+         {.grid_x = static_cast<unsigned>(d.v_heads) * Blocks(d.v_dim, kDeltaChunkColumns),
+          .grid_y = Blocks(c.bucket().tokens, kDeltaChunk),
+          .threads = kDeltaChunkThreads,
+          .shared_bytes = DeltaChunkShared(bytes),
+          .early = true},
+         a);
+}
+
 void CompileDelta(const Context& c, ir::NodeId id) {
   const ir::Node& n = c.node(id);
   const auto& d = n.attrs.as<ir::DeltaAttrs>();
@@ -76,6 +111,9 @@ void CompileDelta(const Context& c, ir::NodeId id) {
   a.big_a = c.Vector(n.inputs[3]);
   a.dt = c.Vector(n.inputs[4]);
   a.y = c.RowsOf(n.outputs[0]);
+  const bool chunks = HasChunks(d, c.bucket()) && c.Aligned(n.inputs[0]);
+  if (chunks) CompileChunks(c, id, a);
+  if (chunks) a.most_tokens = kDeltaChunk;
   const int64_t waves = d.v_heads * Blocks(d.v_dim, kDeltaColumns);
   c.Emit(id, d.k_dim <= 128 ? "gated_delta_d128" : "gated_delta_d256", c.value(n.outputs[0]).dtype,
          {.grid_x = Blocks(waves, kDeltaThreads / c.device.properties.wave),
@@ -154,6 +192,18 @@ bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
              threads <= kDeltaNetThreads && net.conv.state_floats() % 4 == 0;
     }
   }
+}
+
+int64_t RecurrentWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts&) {
+  int64_t most = 0;
+  for (const ir::Node& n : g.nodes) {
+    if (n.op != Op::kGatedDelta) continue;
+    const auto& d = n.attrs.as<ir::DeltaAttrs>();
+    if (!HasChunks(d, b)) continue;
+    const int64_t slots = Blocks(b.tokens, kDeltaSlotTokens);
+    most = std::max(most, slots * ChunkSlotBytes(d, ir::Info(g.value(n.outputs[0]).dtype).bytes));
+  }
+  return most;
 }
 
 void CompileRecurrent(const Context& c, ir::NodeId id) {

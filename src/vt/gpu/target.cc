@@ -89,7 +89,7 @@ bool CountsBlocks(const ir::Graph& g) {
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   Workspace w;
   w.linear = RoundUp(AttentionWorkspace(g, b, d));
-  w.experts = w.linear + RoundUp(LinearWorkspace(g, b, d));
+  w.experts = w.linear + RoundUp(std::max(LinearWorkspace(g, b, d), RecurrentWorkspace(g, b, d)));
   w.choice = w.experts + RoundUp(ExpertWorkspace(g, b, d));
   w.bytes = w.choice + RoundUp(ChoiceWorkspace(g, b, d));
   return w;

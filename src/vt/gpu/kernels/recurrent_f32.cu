@@ -1,3 +1,4 @@
+#include "vt/gpu/tiles/recurrent_chunk_begin.h"
 #include "vt/gpu/tiles/recurrent_net.h"
 
 GPU_KERNEL(causal_conv_f32, vt::gpu::ConvArgs, vt::gpu::kConvThreads) {
@@ -11,4 +12,10 @@ GPU_KERNEL(gated_delta_d256_f32, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
 }
 GPU_KERNEL(delta_net_d128_f32, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
   vt::gpu::DeltaNet<float, 128>(args);
+}
+GPU_KERNEL(delta_begin_f32, vt::gpu::DeltaChunkArgs, vt::gpu::kDeltaChunkThreads) {
+  vt::gpu::DeltaBeginOf<float>(args);
+}
+GPU_KERNEL(delta_chunks_f32, vt::gpu::DeltaChunkArgs, vt::gpu::kDeltaChunkThreads) {
+  vt::gpu::DeltaChunksOf<float>(args);
 }

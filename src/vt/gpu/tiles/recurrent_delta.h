@@ -122,6 +122,7 @@ GPU_FN void DeltaRows(const DeltaArgs& d) {
   if (!live) return;
   const int first = d.state.query_start[request];
   const int end = ::gpu::min(d.state.query_start[request + 1], d.header->tokens);
+  if (end - first > d.most_tokens) return;
   piece.Load(d, head, SlotToRead(d.state, request));
   const int key_values = d.k_heads * d.k_dim;
   for (int t = first; t < end; ++t) {
