@@ -74,6 +74,14 @@ base::Result<Admitted> Admit(const LoadedModel& model, const LoadOptions& option
                     "start it with --scheduling-policy priority",
                     request.priority));
   }
+  if (request.media != nullptr) {
+    const base::Status media =
+        embeds ? Invalid("embeddings are of text alone")
+               : PrepareMedia(model.config.audio, request.prompt, *request.media);
+    if (!media) return media.error();
+    // Prefixes are shared by those who hear the same.
+    request.cache_salt += '\0' + DigestOf(request.media->mel);
+  }
   Admitted out;
   // Of a causal model the first token has seen itself alone.
   if (embeds && request.pooling == Pooling::kFirst && !model.encoder) request.prompt.resize(1);

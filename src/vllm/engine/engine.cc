@@ -25,6 +25,7 @@ LoopOptions LoopOptionsOf(const LoadedModel& model, const LoadOptions& options) 
   // What stands before a token in an encoder says nothing without what stands behind it.
   o.prefix_caching = options.enable_prefix_caching && !model.encoder;
   o.max_queue_size = options.max_queue_size;
+  o.media = model.media.get();
   return o;
 }
 
@@ -63,6 +64,7 @@ int64_t Engine::vocabulary() const { return model_->config.vocab_size; }
 Pooling Engine::pooling() const { return model_->pooling; }
 bool Engine::encoder() const { return model_->encoder; }
 int64_t Engine::classes() const { return model_->classes; }
+const weights::Audio& Engine::audio() const { return model_->config.audio; }
 int64_t Engine::hidden_size() const { return model_->runner->hidden_size(); }
 const std::string& Engine::description() const { return model_->description; }
 const std::string& Engine::memory_summary() const { return model_->memory; }

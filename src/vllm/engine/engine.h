@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "vllm/engine/media.h"
 #include "vllm/engine/options.h"
 #include "vllm/engine/request.h"
 #include "vllm/text/chat_template.h"
@@ -59,7 +60,8 @@ class Engine {
   int64_t hidden_size() const;
   Pooling pooling()
       const;  // of embeddings, as the model's files say; the last token's where they don't
-  bool encoder() const;     // gives vectors of whole texts, and no text
+  bool encoder() const;                 // gives vectors of whole texts, and no text
+  const weights::Audio& audio() const;  // what the model hears
   int64_t classes() const;  // of an encoder that scores texts in place of embedding them; 0: none
   const std::string& description() const;     // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   const std::string& memory_summary() const;  // weights, KV cache, activations, a line

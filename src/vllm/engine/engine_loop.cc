@@ -131,11 +131,23 @@ void EngineLoop::TakeIn(double now) {
     cancellations.swap(cancellations_);
     abort_all = abort_all_;
   }
+  for (const Arrival& a : arrivals) {
+    if (a.request->media != nullptr) hearing_.push_back(a.request->media);
+  }
   for (Arrival& a : arrivals) scheduler_.Add(a.id, std::move(a.request), a.sampler, a.time);
   for (const Cancellation& c : cancellations) {
     scheduler_.Finish(c.id, c.choice, FinishReason::kAbort, now, c.deliver ? &outputs_ : nullptr);
   }
   if (abort_all) scheduler_.FinishAll(FinishReason::kAbort, now, outputs_);
+}
+
+// A piece of sound between two steps, so that those who have heard theirs go on.
+base::Status EngineLoop::Encode() {
+  Media& media = *hearing_.front();
+  const bool wanted = hearing_.front().use_count() > 1;  // its request may be gone
+  const base::Status done = wanted ? options_.media->EncodePiece(media) : base::Status();
+  if (!wanted || media.ready()) hearing_.pop_front();
+  return done;
 }
 
 base::Status EngineLoop::Launch() {
@@ -160,6 +172,10 @@ base::Status EngineLoop::Launch() {
     row.state_read = s.state_read;
     row.state_write = s.state_write;
     row.first_segment = q.input->first_segment;
+    if (q.input->media != nullptr) {
+      row.media_at = q.input->media->at;
+      row.media = q.input->media->rows.data();
+    }
     if (s.start < q.size()) {
       row.tokens =
           std::span(q.tokens).subspan(static_cast<size_t>(s.start), static_cast<size_t>(s.count));
@@ -221,6 +237,10 @@ bool EngineLoop::RunOnce() {
     scheduler_.Expire(now, outputs_);
   }
   Deliver();
+  if (done && !hearing_.empty()) {
+    worked = true;
+    done = Encode();
+  }
   if (done && runner_.in_flight() < StepRunner::kMaxInFlight) {
     scheduler_.Schedule(planned_, now);
     if (!planned_.rows.empty()) {
@@ -241,6 +261,7 @@ bool EngineLoop::RunOnce() {
 
 void EngineLoop::Die(const base::Error& why) {
   while (runner_.in_flight() > 0) (void)runner_.Retire();
+  hearing_.clear();
   {
     const std::lock_guard lock(mutex_);
     dead_ = why.message;

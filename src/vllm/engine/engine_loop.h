@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 
 #include "vllm/engine/block_pool.h"
 #include "vllm/engine/engine_stats.h"
+#include "vllm/engine/media.h"
 #include "vllm/engine/request.h"
 #include "vllm/engine/scheduler.h"
 #include "vllm/engine/step_runner.h"
@@ -26,7 +28,8 @@ struct LoopOptions {
   SchedulerOptions scheduler;
   int64_t kv_blocks = 0, block_size = 16;
   bool prefix_caching = true;
-  int64_t max_queue_size = 0;  // waiting choices; 0: no limit
+  int64_t max_queue_size = 0;     // waiting choices; 0: no limit
+  MediaEncoder* media = nullptr;  // of models that hear
 };
 
 class EngineLoop : private SchedulerObserver {
@@ -68,6 +71,7 @@ class EngineLoop : private SchedulerObserver {
 
   void Run();
   void TakeIn(double now);
+  base::Status Encode();
   base::Status Launch();
   base::Status Retire();
   void Deliver();
@@ -88,6 +92,7 @@ class EngineLoop : private SchedulerObserver {
   std::vector<StepRow> rows_;
   std::vector<int32_t> feeds_;
   std::vector<Output> outputs_;
+  std::deque<std::shared_ptr<Media>> hearing_;  // not encoded yet
 
   std::mutex mutex_;  // of what is below, to stats_mutex_
   std::condition_variable wake_, drained_;

@@ -38,11 +38,13 @@ void Llm::Deliver(std::span<Output> outputs) {
 
 base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
                                        const SamplingParams& params,
-                                       const std::function<bool(const Token&)>& on_token) {
+                                       const std::function<bool(const Token&)>& on_token,
+                                       std::shared_ptr<Media> media) {
   if (params.n != 1) {
     return base::Error{base::Code::kInvalidArgument, "n must be 1 here: this makes one choice"};
   }
   Request request{.prompt = {prompt.begin(), prompt.end()}, .sampling = params};
+  request.media = std::move(media);
   base::Result<Admitted> admitted = Admit(*model_, options_, std::move(request));
   if (!admitted) return admitted.error();
   OutputText text(model_->tokenizer.get(), params, prompt.last(std::min<size_t>(prompt.size(), 8)));
@@ -103,6 +105,12 @@ base::Result<Completion> Llm::Generate(std::span<const int32_t> prompt,
   return out;
 }
 
+base::Status Llm::Encode(std::span<const int32_t> prompt, Media& media) {
+  base::Status done = PrepareMedia(model_->config.audio, prompt, media);
+  while (done && !media.ready()) done = model_->media->EncodePiece(media);
+  return done;
+}
+
 base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
   std::vector<StepRow> rows;
   for (const Chunk& c : chunks) {
@@ -122,6 +130,9 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
                     .outputs = static_cast<StepRow::Outputs>(c.logits),
                     .state_read = c.start == 0 ? -1 : slot,
                     .state_write = slot});
+    if (c.media == nullptr) continue;
+    rows.back().media_at = c.media->at;
+    rows.back().media = c.media->rows.data();
   }
   StepRunner& r = runner();
   const base::Status launched =

@@ -46,6 +46,7 @@ struct Chunk {
   int64_t start = 0;
   std::vector<int32_t> tokens = {};
   enum class Logits : uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
+  std::shared_ptr<const Media> media = {};  // of Encode
 };
 
 class Llm : private OutputSink {
@@ -71,12 +72,16 @@ class Llm : private OutputSink {
   // Generates one choice. `on_token` (optional) returns false to stop. Errors: kInvalidArgument, as
   // Engine::Submit.
   base::Result<Completion> Generate(std::span<const int32_t> prompt, const SamplingParams& params,
-                                    const std::function<bool(const Token&)>& on_token);
+                                    const std::function<bool(const Token&)>& on_token,
+                                    std::shared_ptr<Media> media = {});
 
   // Logits after every token of `ids`. REQUIRES: options.score_prompts. `on_row` gets position and
   // row.
   base::Status Score(std::span<const int32_t> ids,
                      const std::function<void(int64_t, std::span<const float>)>& on_row);
+
+  // Encodes what a sequence of Step hears, of which this is the whole prompt.
+  base::Status Encode(std::span<const int32_t> prompt, Media& media);
 
   // For tests and tools. Logits and tokens of the wanted rows in the order of the chunks, valid
   // until the next but one step.

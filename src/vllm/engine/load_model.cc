@@ -159,10 +159,9 @@ struct WeightPlan {
   int64_t bytes = 0;
 };
 
-WeightPlan LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Graph& graph,
-                         const LoadOptions& options, const vt::Backend& backend) {
+void LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Graph& graph,
+                   const LoadOptions& options, const vt::Backend& backend, WeightPlan& plan) {
   constexpr int64_t kAlignment = 64;
-  WeightPlan plan;
   std::map<std::string, vt::ir::WeightUse> uses = UsesOf(graph);
   for (const vt::ir::Node& node : graph.nodes) {
     for (const vt::ir::ValueId v : node.inputs) {
@@ -181,7 +180,6 @@ WeightPlan LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Gr
       uses.erase(use);  // laid out
     }
   }
-  return plan;
 }
 
 // The `index`th matrix of a tensor (of most the only one) to `memory`.
@@ -284,6 +282,7 @@ StepOptions StepsOf(const LoadOptions& o, bool encoder, bool use_graphs) {
 }  // namespace
 
 LoadedModel::~LoadedModel() {
+  media.reset();
   runner.reset();
   if (backend != nullptr) backend->Free(weight_memory);
 }
@@ -303,11 +302,13 @@ base::Result<std::unique_ptr<weights::Checkpoint>> OpenCheckpoint(const LoadOpti
                                                    .quantization = options.quantization});
 }
 
+// The text model's graph, or that of the encoder of other media. Adds the weights that it asked for
+// to `used`.
 base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
-                                       const LoadOptions& options, const vt::ir::Target* target) {
+                                       const LoadOptions& options, const vt::ir::Target* target,
+                                       models::BuildFunction build, bool samples,
+                                       std::set<std::string>& used) {
   const weights::Config& config = checkpoint.config();
-  const base::Result<models::BuildFunction> build = models::FindFamily(config.family);
-  if (!build) return build.error();
   vt::ir::Builder builder(
       config.family,
       [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
@@ -318,18 +319,41 @@ base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
       {.dtype = CacheType(options, target),
        .block_size = options.block_size,
        .max_model_len = options.max_model_len,
-       .sampler = IsEncoder(config) ? std::nullopt : std::optional(SamplerOf(config, options))});
-  const vt::ir::ValueId end = (*build)(builder, {config, options.max_model_len});
+       .sampler = samples ? std::optional(SamplerOf(config, options)) : std::nullopt});
+  const vt::ir::ValueId end = build(builder, {config, options.max_model_len});
   std::vector<vt::ir::ValueId> outputs = {end};  // hidden states, or logits
-  if (!IsEncoder(config)) {
+  if (samples) {
     const vt::ir::Builder::Sampled sampled = builder.Sample(end);
     outputs.insert(outputs.end(), {sampled.tokens, sampled.values, sampled.ids});
   }
   base::Result<vt::ir::Graph> graph = builder.Finish(std::move(outputs));
   if (!graph) return graph.error().In(options.model);
-  const base::Status used = CheckAllUsed(checkpoint, builder.used());
-  if (!used) return used.error().In(options.model);
+  used.insert(builder.used().begin(), builder.used().end());
   return graph;
+}
+
+base::Result<OpenedModel> BuildGraphs(std::unique_ptr<weights::Checkpoint> checkpoint,
+                                      const LoadOptions& options, const vt::ir::Target* target) {
+  const weights::Config& config = checkpoint->config();
+  const base::Result<models::BuildFunction> build = models::FindFamily(config.family);
+  if (!build) return build.error();
+  std::set<std::string> used;
+  base::Result<vt::ir::Graph> graph =
+      BuildGraph(*checkpoint, options, target, *build, !IsEncoder(config), used);
+  if (!graph) return graph.error();
+  OpenedModel out{.checkpoint = {}, .graph = *std::move(graph), .media = {}};
+  if (const models::BuildFunction media = weights::FamilyOf(config).build_media) {
+    LoadOptions own = options;
+    own.max_model_len = config.audio.positions;
+    own.kv_cache_dtype = "auto";  // its keys and values live for a step
+    base::Result<vt::ir::Graph> encoder = BuildGraph(*checkpoint, own, target, media, false, used);
+    if (!encoder) return encoder.error();
+    out.media = *std::move(encoder);
+  }
+  const base::Status all = CheckAllUsed(*checkpoint, used);
+  if (!all) return all.error().In(options.model);
+  out.checkpoint = std::move(checkpoint);
+  return out;
 }
 
 // What is known before there are plans.
@@ -339,6 +363,7 @@ MemoryBudget BudgetOf(const LoadedModel& model, const vt::Platform& platform, in
   b.weights = weight_bytes;
   for (const vt::ir::StateGroup& group : model.graph.state_groups) {
     const int64_t bytes = group.layers * model.backend->StateBlockBytes(group, options.block_size);
+    if (group.name == vt::ir::kMediaGroup) continue;  // counted where plans are
     (group.kind != vt::ir::StateGroup::Kind::kSlot ? b.block
      : group.name == vt::ir::kRecurrentGroup       ? b.state
                                                    : b.slots) += bytes;
@@ -404,9 +429,7 @@ base::Result<OpenedModel> OpenModel(LoadOptions& options, const vt::ir::Target* 
   if (!checkpoint) return checkpoint.error();
   const base::Status context = SettleContext(options, (*checkpoint)->config());
   if (!context) return context.error();
-  base::Result<vt::ir::Graph> graph = BuildGraph(**checkpoint, options, target);
-  if (!graph) return graph.error();
-  return OpenedModel{*std::move(checkpoint), *std::move(graph)};
+  return BuildGraphs(*std::move(checkpoint), options, target);
 }
 
 base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
@@ -432,18 +455,40 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   const weights::Checkpoint& checkpoint = *opened->checkpoint;
   model->config = checkpoint.config();
   model->graph = std::move(opened->graph);
+  model->media_graph = std::move(opened->media);
+  const bool hears = !model->media_graph.nodes.empty();
   model->encoder = IsEncoder(model->config);
   if (model->encoder && model->graph.hidden == vt::ir::kNone)
     model->classes = model->graph.value(model->graph.outputs[0]).shape.back().count;
 
   if (const base::Status s = SettleSnapshots(options, *model); !s) return s.error();
-  const WeightPlan laid_out = LayOutWeights(checkpoint, model->graph, options, *model->backend);
+  WeightPlan laid_out;
+  LayOutWeights(checkpoint, model->graph, options, *model->backend, laid_out);
+  LayOutWeights(checkpoint, model->media_graph, options, *model->backend, laid_out);
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
   StepOptions steps = StepsOf(options, model->encoder, use_graphs);
   StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
-  budget.activations = plans.arena_bytes + plans.input_bytes;
+  StepOptions media_steps;
+  StepPlans media_plans;
+  if (hears) {
+    media_steps = MediaEncoder::Steps(model->config.audio, steps);
+    media_plans = MakeStepPlans(model->media_graph, *model->backend, media_steps);
+    if (const base::Status s = CheckSupported(media_plans, *model->backend); !s)
+      return s.error().In(options.model);
+  }
+  budget.activations =
+      plans.arena_bytes + plans.input_bytes + media_plans.arena_bytes + media_plans.input_bytes;
+  // Rows of media, of which there is one a token of a step, and the encoder's own cache.
+  for (const vt::ir::StateGroup& group : model->media_graph.state_groups) {
+    budget.activations += StateCount(group, media_steps, media_plans.limits) * group.layers *
+                          model->backend->StateBlockBytes(group, options.block_size);
+  }
+  for (const vt::ir::StateGroup& group : model->graph.state_groups) {
+    if (group.name == vt::ir::kMediaGroup)
+      budget.activations += StateCount(group, steps, plans.limits) * group.slot_bytes;
+  }
   budget.max_num_seqs = options.max_num_seqs;
   budget.slots *= steps.slots;
   if (model->recurrent() && options.enable_prefix_caching) {
@@ -454,7 +499,10 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   if (!fit) return fit.error().In(options.model);
   if (fit->max_model_len < options.max_model_len) {
     options.max_model_len = fit->max_model_len;
-    base::Result<vt::ir::Graph> graph = BuildGraph(checkpoint, options, model->backend.get());
+    std::set<std::string> used;
+    base::Result<vt::ir::Graph> graph =
+        BuildGraph(checkpoint, options, model->backend.get(),
+                   weights::FamilyOf(model->config).build, !model->encoder, used);
     if (!graph) return graph.error();
     model->graph = *std::move(graph);
     plans = MakeStepPlans(model->graph, *model->backend, steps);
@@ -467,7 +515,8 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   model->output_rows = plans.limits.outputs;
   model->sampler = SamplerOf(model->config, options);
 
-  base::Result<TextParts> text = LoadText(options.model, options.chat_template);
+  base::Result<TextParts> text = LoadText(options.model, options.chat_template,
+                                          weights::FamilyOf(model->config).chat_template);
   if (!text) return text.error();
   model->tokenizer = std::move(text->tokenizer);
   model->chat_template = std::move(text->chat_template);
@@ -483,6 +532,12 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
       StepRunner::Create(*model->backend, model->graph, std::move(plans), model->weights, steps);
   if (!runner) return runner.error().In(options.model);
   model->runner = *std::move(runner);
+  if (hears) {
+    base::Result<std::unique_ptr<StepRunner>> encoder = StepRunner::Create(
+        *model->backend, model->media_graph, std::move(media_plans), model->weights, media_steps);
+    if (!encoder) return encoder.error().In(options.model);
+    model->media = std::make_unique<MediaEncoder>(model->config.audio, *std::move(encoder));
+  }
   const StepRunner::Memory& m = model->runner->memory();
   model->memory = fmt::format("weights {}, KV cache {} tokens, state {}, activations {}",
                               base::HumanBytes(static_cast<uint64_t>(m.weights)),

@@ -44,24 +44,25 @@ base::Result<Pooling> LoadPooling(const weights::Checkpoint& checkpoint, const s
   const base::Result<boost::json::value> json = base::ParseJsonFile(file);
   if (!json) return json.error();
   if (!json->is_object()) return base::Error{base::Code::kCorrupt, file + " is not an object"};
-  Pooling pooling = otherwise;
-  int modes = 0;
+  // Flags, "pooling_mode_mean_tokens": true; newer files have one word, "pooling_mode": "mean".
+  std::vector<std::string> modes;
   for (const auto& [key, value] : json->get_object()) {
-    if (key.find("pooling_mode_") != 0 || !value.is_bool() || !value.get_bool()) continue;
-    ++modes;
-    if (key == "pooling_mode_mean_tokens") {
-      pooling = Pooling::kMean;
-    } else if (key == "pooling_mode_cls_token") {
-      pooling = Pooling::kFirst;
-    } else if (key == "pooling_mode_lasttoken") {
-      pooling = Pooling::kLast;
-    } else {
-      return Unknown(file, std::string(key));
+    if (key == "pooling_mode" && !value.is_null()) {
+      modes = {value.is_string() ? std::string(value.get_string()) : "of no word"};
+      break;
+    }
+    if (key.starts_with("pooling_mode_") && value.is_bool() && value.get_bool()) {
+      modes.emplace_back(std::string_view(key).substr(13));
     }
   }
   // Several modes mean their vectors one after the other.
-  if (modes > 1) return Unknown(file, "several modes at once");
-  return pooling;
+  if (modes.size() > 1) return Unknown(file, "several modes at once");
+  if (modes.empty()) return otherwise;
+  const std::string& mode = modes[0];
+  if (mode == "mean" || mode == "mean_tokens") return Pooling::kMean;
+  if (mode == "cls" || mode == "cls_token") return Pooling::kFirst;
+  if (mode == "lasttoken") return Pooling::kLast;
+  return Unknown(file, base::Printable(mode));
 }
 
 }  // namespace vllm::engine

@@ -49,8 +49,15 @@ struct Source {
   text::TemplateOptions options;
 };
 
+// What `LoadText` was given.
+struct Templates {
+  const std::string& file;
+  std::string_view own;
+};
+
 base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Source source,
-                                 const std::string& template_file) {
+                                 const Templates& templates) {
+  const std::string& template_file = templates.file;
   TextParts parts;
   parts.tokenizer = std::move(tokenizer);
   if (!template_file.empty()) {
@@ -58,6 +65,10 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
     if (!text) return text.error();
     source.text = *std::move(text);
     source.name = template_file;
+  }
+  if (source.text.empty()) {
+    source.text = templates.own;
+    source.name = "the family's chat template";
   }
   if (source.text.empty()) return parts;
   const auto fill = [&](std::string& token, std::optional<int32_t> id) {
@@ -75,7 +86,7 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
   return parts;
 }
 
-base::Result<TextParts> FromFolder(const std::string& folder, const std::string& template_file) {
+base::Result<TextParts> FromFolder(const std::string& folder, const Templates& templates) {
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (base::os::FileExists(folder + "/tokenizer.json")) {
     base::Result<std::unique_ptr<text::Tokenizer>> t = text::Tokenizer::FromDirectory(folder);
@@ -106,7 +117,7 @@ base::Result<TextParts> FromFolder(const std::string& folder, const std::string&
     source.text = *std::move(text);
     source.name = jinja;
   }
-  return Assemble(std::move(tokenizer), std::move(source), template_file);
+  return Assemble(std::move(tokenizer), std::move(source), templates);
 }
 
 base::Result<text::GgufVocab> VocabOf(const weights::GgufMetadata& m) {
@@ -164,7 +175,7 @@ base::Result<text::GgufVocab> VocabOf(const weights::GgufMetadata& m) {
 }
 
 base::Result<TextParts> FromGguf(const weights::GgufMetadata& m, const std::string& file,
-                                 const std::string& template_file) {
+                                 const Templates& templates) {
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (m.Has("tokenizer.ggml.model") && m.Has("tokenizer.ggml.tokens")) {
     const base::Result<text::GgufVocab> vocab = VocabOf(m);
@@ -178,20 +189,22 @@ base::Result<TextParts> FromGguf(const weights::GgufMetadata& m, const std::stri
   if (!text) return text.error().In(file);
   source.text = *text;
   source.name = file + ": tokenizer.chat_template";
-  return Assemble(std::move(tokenizer), std::move(source), template_file);
+  return Assemble(std::move(tokenizer), std::move(source), templates);
 }
 
 }  // namespace
 
-base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file) {
+base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file,
+                                 std::string_view own_template) {
+  const Templates templates = {template_file, own_template};
   const bool folder = base::os::IsDirectory(path);
   if (folder && (base::os::FileExists(path + "/tokenizer.json") ||
                  base::os::FileExists(path + "/config.json"))) {
-    return FromFolder(path, template_file);
+    return FromFolder(path, templates);
   }
   if (base::EndsWith(path, ".json")) {
     const std::string parent = std::filesystem::path(path).parent_path().string();
-    return FromFolder(parent.empty() ? "." : parent, template_file);
+    return FromFolder(parent.empty() ? "." : parent, templates);
   }
   const base::Result<std::vector<std::string>> parts = weights::FindGgufParts(path);
   if (!parts) return parts.error();
@@ -199,7 +212,7 @@ base::Result<TextParts> LoadText(const std::string& path, const std::string& tem
   if (!map) return map.error();
   const base::Result<weights::GgufFile> file = weights::ParseGguf(map->bytes());
   if (!file) return file.error().In(parts->front());
-  return FromGguf(file->metadata, parts->front(), template_file);
+  return FromGguf(file->metadata, parts->front(), templates);
 }
 
 }  // namespace vllm::engine

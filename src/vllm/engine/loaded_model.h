@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "vllm/engine/media.h"
 #include "vllm/engine/options.h"
 #include "vllm/engine/request.h"
 #include "vllm/engine/step_runner.h"
@@ -26,8 +27,9 @@ struct TextParts {
 };
 
 // `path`: a folder (tokenizer.json alone suffices) or a GGUF file. `template_file` replaces the
-// model's own template.
-base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file);
+// model's own template; `own_template` is taken where there is none.
+base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file,
+                                 std::string_view own_template = {});
 
 // What sentence-transformers' 1_Pooling/config.json beside the model, or a GGUF file's
 // pooling_type, says. Errors: kUnsupported for a pooling that is not one of ours.
@@ -39,15 +41,16 @@ struct LoadedModel {
   vt::DeviceRegistry registry;
   std::unique_ptr<vt::Backend> backend;
   weights::Config config;
-  vt::ir::Graph graph;  // outputs: logits [O, V], tokens [O], log-probabilities and their ids
-                        // (Builder::Sampled)
+  vt::ir::Graph graph;        // outputs: logits [O, V], tokens [O], log-probabilities and their ids
+                              // (Builder::Sampled)
+  vt::ir::Graph media_graph;  // of what encodes sound; without nodes: it does not hear
   std::map<std::string, vt::DeviceWeight> weights;
   void* weight_memory = nullptr;  // in which they all stand
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
   std::vector<int32_t> eos_ids;
   Pooling pooling = Pooling::kLast;
-  bool encoder = false;     // its graph ends in hidden states, or in `classes` scores
+  bool encoder = false;  // its graph ends in hidden states, or in `classes` scores
   int64_t classes = 0;
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
@@ -56,6 +59,7 @@ struct LoadedModel {
   int64_t output_rows = 0;  // of a step
   vt::ir::SamplerLayout sampler;
   std::unique_ptr<StepRunner> runner;             // warm
+  std::unique_ptr<MediaEncoder> media;            // of models that hear
   mutable std::atomic<uint64_t> drawn_seeds = 0;  // of requests without a seed, with --seed
 
   LoadedModel() = default;
@@ -75,7 +79,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options);
 // LoadModel).
 struct OpenedModel {
   std::unique_ptr<weights::Checkpoint> checkpoint;
-  vt::ir::Graph graph;
+  vt::ir::Graph graph, media;  // `media` may have no nodes
 };
 // `target` says which types the device holds; without one they are those of the checkpoint.
 base::Result<OpenedModel> OpenModel(LoadOptions& options, const vt::ir::Target* target = nullptr);

@@ -19,6 +19,8 @@ using RequestId = uint64_t;  // unique while the engine lives; 0 is none
 // mean over the prompt, or the first token's. Of an encoder with a head for classes its scores.
 enum class Pooling : uint8_t { kLast, kMean, kFirst };
 
+struct Media;  // media.h
+
 struct Request {
   enum class Kind : uint8_t { kGenerate, kEmbed };
   Kind kind = Kind::kGenerate;
@@ -30,6 +32,7 @@ struct Request {
   Pooling pooling = Pooling::kLast;  // of kEmbed
   // Of a pair for an encoder: tokens of the first text, segment 0; the others are of segment 1.
   int64_t first_segment = INT64_MAX;
+  std::shared_ptr<Media> media = {};  // sound; null: text alone
 
   bool embeds() const { return kind == Kind::kEmbed; }
   int32_t choices() const { return embeds() ? 1 : sampling.n; }

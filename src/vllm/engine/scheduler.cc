@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "vllm/engine/media.h"
+
 namespace vllm::engine {
 namespace {
 
@@ -182,7 +184,8 @@ bool Scheduler::Continue(Sequence& s, ScheduledStep& step) {
 void Scheduler::Admit(ScheduledStep& step, double now) {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     Sequence& s = **it;
-    if (s.embeds() != step.embeds) {
+    const bool hears = s.input->media != nullptr && !s.input->media->ready();
+    if (s.embeds() != step.embeds || hears) {
       ++it;
       continue;
     }

@@ -16,20 +16,6 @@ bool Holds(const Bucket& bucket, const Bucket& step) {
          step.outputs <= bucket.outputs;
 }
 
-int64_t OutputsOf(const StepRow& row) {
-  if (row.outputs == StepRow::Outputs::kNone) return 0;
-  return row.outputs == StepRow::Outputs::kAll ? static_cast<int64_t>(row.tokens.size()) : 1;
-}
-
-Bucket Count(std::span<const StepRow> rows) {
-  Bucket step{0, static_cast<int64_t>(rows.size()), 0};
-  for (const StepRow& row : rows) {
-    step.tokens += static_cast<int64_t>(row.tokens.size());
-    step.outputs += OutputsOf(row);
-  }
-  return step;
-}
-
 bool WantsLogprobs(std::span<const StepRow> rows) {
   return std::any_of(rows.begin(), rows.end(), [](const StepRow& row) {
     return row.sampling != nullptr && row.sampling->logprobs >= 0;
@@ -47,6 +33,13 @@ std::vector<int64_t> Sizes(std::vector<int64_t> sizes, int64_t largest) {
 
 }  // namespace
 
+int64_t StateCount(const vt::ir::StateGroup& group, const StepOptions& options,
+                   const Bucket& limits) {
+  if (group.kind != vt::ir::StateGroup::Kind::kSlot) return options.kv_blocks;
+  if (group.name == vt::ir::kMediaGroup) return limits.tokens;
+  return group.name == vt::ir::kRecurrentGroup ? options.recurrent_slots : options.slots;
+}
+
 StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
                         const StepOptions& o) {
   StepPlans out;
@@ -63,7 +56,7 @@ StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
   const int64_t outputs = std::max(o.output_rows, o.max_num_seqs);
   if (o.encoder) {  // of every token may be wanted
     for (const int64_t n : Sizes(o.mixed_sizes, tokens))
-      add(graph, {n, std::min(n, o.max_num_seqs), n}, true);
+      add(graph, {n, std::min(n, o.max_num_seqs), n / o.output_fold}, true);
     return out;
   }
   for (const int64_t n : Sizes(o.decode_sizes, o.max_num_seqs)) add(graph, {n, n, n}, false);
@@ -107,13 +100,9 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
   b.block_size = options.block_size;
   for (size_t g = 0; g < graph.state_groups.size(); ++g) {
     const vt::ir::StateGroup& group = graph.state_groups[g];
-    const bool slots = group.kind == vt::ir::StateGroup::Kind::kSlot;
-    const bool recurrent = slots && group.name == vt::ir::kRecurrentGroup;
-    const int64_t count = recurrent ? options.recurrent_slots
-                          : slots   ? options.slots
-                                    : options.kv_blocks;
+    const int64_t count = StateCount(group, options, plans.limits);
     const int64_t bytes = backend.StateBlockBytes(group, options.block_size);
-    if (slots && group.name == vt::ir::kSamplerGroup) {
+    if (group.name == vt::ir::kSamplerGroup) {
       r->sampler_group_ = static_cast<int>(g);
       r->slot_bytes_ = bytes;
     }
@@ -127,11 +116,15 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
       }
       b.state.back().push_back(*p);
       r->memory_.state += count * bytes;
+      if (group.name != vt::ir::kMediaGroup) continue;
+      r->media_state_ = static_cast<float*>(*p);
+      r->media_width_ = group.slot_bytes / 4;
     }
   }
   r->memory_.arena = plans.arena_bytes;
   r->memory_.inputs = plans.input_bytes;
   r->limits_ = plans.limits;
+  r->fold_ = options.output_fold;
   r->vocab_ = graph.value(graph.outputs.front()).shape.back().count;
   if (graph.hidden != vt::ir::kNone) {
     r->hidden_size_ = graph.value(graph.hidden).shape.back().count;
@@ -185,6 +178,7 @@ base::Status StepRunner::Compile(StepPlans plans) {
     c.sampling = layout.OffsetOf(vt::ir::kSampleParams);
     c.state_read = layout.OffsetOf(vt::ir::kStateRead);
     c.state_write = layout.OffsetOf(vt::ir::kStateWrite);
+    c.media = layout.OffsetOf(vt::ir::kMediaRows);
     for (size_t g = 0; g < one.plan.graph.state_groups.size(); ++g) {
       const std::string table = vt::ir::BlockTableName(static_cast<int>(g));
       Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
@@ -305,6 +299,23 @@ base::Status StepRunner::Send(const Compiled& c, const std::byte* packed) {
   return backend_.CopyToDevice(*queue_, inputs + begin, packed + begin, end - begin);
 }
 
+int64_t StepRunner::OutputsOf(const StepRow& row) const {
+  if (row.outputs == StepRow::Outputs::kNone) return 0;
+  return row.outputs == StepRow::Outputs::kAll ? static_cast<int64_t>(row.tokens.size()) / fold_
+                                               : 1;
+}
+
+// Enqueues the copies of the media rows that Pack saw. The steps before have read theirs by then.
+base::Status StepRunner::SendMedia() {
+  for (const MediaRun& run : media_runs_) {
+    const base::Status s =
+        backend_.CopyToDevice(*queue_, media_state_ + run.slot * media_width_, run.rows,
+                              run.count * media_width_ * static_cast<int64_t>(sizeof(float)));
+    if (!s) return s;
+  }
+  return {};
+}
+
 void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& step,
                       std::byte* packed) {
   const vt::StepHeader header = {
@@ -326,9 +337,13 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
   int32_t* output_rows = field(c.rows);
   int32_t* state_read = field(c.state_read);
   int32_t* state_write = field(c.state_write);
+  int32_t* media = field(c.media);
   auto* sampling = reinterpret_cast<float*>(field(c.sampling));
 
   int64_t token = 0, output = 0;
+  int32_t medium = 0;
+  media_runs_.clear();
+  if (media != nullptr) std::fill_n(media, c.bucket.tokens, -1);
   for (size_t r = 0; r < rows.size(); ++r) {
     const StepRow& row = rows[r];
     const auto n = static_cast<int64_t>(row.tokens.size());
@@ -342,6 +357,19 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     }
     if (positions != nullptr) {
       for (int64_t i = 0; i < n; ++i) positions[token + i] = static_cast<int32_t>(row.start + i);
+    }
+    if (media != nullptr) {
+      size_t k = static_cast<size_t>(
+          std::lower_bound(row.media_at.begin(), row.media_at.end(), row.start) -
+          row.media_at.begin());
+      const size_t first = k;
+      const int32_t slot = medium;
+      for (; k < row.media_at.size() && row.media_at[k] < row.start + n; ++k)
+        media[token + row.media_at[k] - row.start] = medium++;
+      if (k > first) {
+        media_runs_.push_back(
+            {slot, medium - slot, row.media + static_cast<int64_t>(first) * media_width_});
+      }
     }
     // Most tables stand there from the last step, but for a block at their end.
     auto& [table_there, blocks_there] = c.tables[r];
@@ -366,8 +394,10 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     const int64_t wanted = OutputsOf(row);
     const bool first = row.outputs == StepRow::Outputs::kFirst;
     for (int64_t i = n - wanted; i < n; ++i, ++output) {
-      if (output_rows != nullptr)
-        output_rows[output] = static_cast<int32_t>(token + (first ? 0 : i));
+      if (output_rows != nullptr) {
+        const int64_t at = first ? 0 : fold_ == 1 ? i : (i - (n - wanted)) * fold_;
+        output_rows[output] = static_cast<int32_t>(token + at);
+      }
       if (sampling == nullptr) continue;
       vt::ir::SamplingRow params = row.sampling != nullptr ? *row.sampling : vt::ir::SamplingRow{};
       const auto scored = static_cast<size_t>(i - (n - wanted));
@@ -403,7 +433,11 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
 }
 
 base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptions& options) {
-  const Bucket step = Count(rows);
+  Bucket step{0, static_cast<int64_t>(rows.size()), 0};
+  for (const StepRow& row : rows) {
+    step.tokens += static_cast<int64_t>(row.tokens.size());
+    step.outputs += OutputsOf(row);
+  }
   if (!Holds(limits_, step) || in_flight_ == kMaxInFlight) {
     return base::Error{
         base::Code::kInternal,
@@ -421,6 +455,7 @@ base::Status StepRunner::Launch(std::span<const StepRow> rows, const LaunchOptio
     Pack(c, rows, step, f.packed);
     done = Send(c, f.packed);
   }
+  if (done) done = SendMedia();
   if (done && c.graph != 0) {
     ++counters_.replayed;
     done = backend_.ReplayGraph(*queue_, c.graph);

@@ -39,6 +39,10 @@ struct StepRow {
   // goes. No other row of the step may have this state_write as either.
   int32_t state_read = -1, state_write = -1;
   int64_t first_segment = INT64_MAX;  // see Request
+  // Media rows [k, width], of which row k stands for the token at position media_at[k], ascending.
+  // They are read until the step is retired.
+  std::span<const int32_t> media_at = {};
+  const float* media = nullptr;
 };
 
 // Output rows, in the order of the step's rows.
@@ -69,6 +73,7 @@ struct StepOptions {
   std::vector<int64_t> mixed_sizes;   // tokens of captured mixed steps; the largest always exists
   bool hidden = false;                // also compile steps that end in hidden states
   bool encoder = false;               // whose graph ends in them, and has no other steps
+  int64_t output_fold = 1;            // of an encoder: neighbouring tokens that make an output row
   bool use_graphs = false;            // capture
   std::function<void(const std::string&)> warn;  // hears of captures that failed
   int64_t block_size = 16;
@@ -79,6 +84,9 @@ struct StepOptions {
 
 StepPlans MakeStepPlans(const vt::ir::Graph& graph, const vt::Backend& backend,
                         const StepOptions& options);
+// Blocks, slots or rows of a state group.
+int64_t StateCount(const vt::ir::StateGroup& group, const StepOptions& options,
+                   const vt::ir::Bucket& limits);
 
 class StepRunner {
  public:
@@ -143,7 +151,7 @@ class StepRunner {
     Eager why_eager = Eager::kNoGraphs;
     int64_t ids = -1, types = -1, positions = -1, query_start = -1, seq_lens = -1, rows = -1,
             sampling = -1;
-    int64_t state_read = -1, state_write = -1;
+    int64_t state_read = -1, state_write = -1, media = -1;
     struct Group {
       int64_t slots = -1, table = -1, width = 0;
     };
@@ -171,6 +179,8 @@ class StepRunner {
   void Pack(Compiled& c, std::span<const StepRow> rows, const vt::ir::Bucket& step,
             std::byte* packed);
   base::Status Send(const Compiled& c, const std::byte* packed);
+  int64_t OutputsOf(const StepRow& row) const;
+  base::Status SendMedia();
   base::Status Fetch(const Compiled& c, const vt::ir::Bucket& step, bool logprobs, bool logits,
                      Flight& f);
   base::Status Capture(Compiled& c);
@@ -183,6 +193,15 @@ class StepRunner {
   std::array<Flight, kMaxInFlight> flights_;
   int next_ = 0, in_flight_ = 0;
   Compiled* last_packed_ = nullptr;  // whose inputs the buffer holds
+  // Of the step packed last: rows of the media state, and where they come from.
+  struct MediaRun {
+    int64_t slot, count;
+    const float* rows;
+  };
+  std::vector<MediaRun> media_runs_;
+  float* media_state_ = nullptr;
+  int64_t media_width_ = 0;
+  int64_t fold_ = 1;  // see StepOptions::output_fold
   int sampler_group_ = -1;
   int64_t slot_bytes_ = 0;
   vt::ir::Bucket limits_;

@@ -1,0 +1,52 @@
+// What a request brings beside text: sound, which an encoder turns into rows that stand for tokens
+// of its prompt.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "vllm/engine/step_runner.h"
+#include "vllm/weights/config.h"
+
+namespace vllm::engine {
+
+// All sound of one request. Made by whoever submits it; what is below belongs to the engine.
+struct Media {
+  std::vector<float> mel;  // log-mel frames [pieces * frames, bins] of Config::audio
+
+  int64_t pieces = 0, encoded = 0;  // how many there are, and of how many the rows are known
+  std::vector<float> rows;          // [encoded * rows of a piece, hidden]
+  std::vector<int32_t> at;          // [row]: the position in the prompt
+  bool ready() const { return encoded == pieces; }
+};
+
+// Settles what belongs to the engine. Errors: kInvalidArgument where the prompt has more or fewer
+// places than the sound has rows.
+base::Status PrepareMedia(const weights::Audio& audio, std::span<const int32_t> prompt,
+                          Media& media);
+
+// 16 bytes that differ for different values, within this process.
+std::string DigestOf(std::span<const float> values);
+
+// Runs the encoder, a piece at a time. Not thread-safe.
+class MediaEncoder {
+ public:
+  // Of its only step.
+  static StepOptions Steps(const weights::Audio& audio, const StepOptions& text);
+
+  MediaEncoder(const weights::Audio& audio, std::unique_ptr<StepRunner> runner);
+  // REQUIRES: prepared and not ready.
+  base::Status EncodePiece(Media& media);
+
+ private:
+  weights::Audio audio_;
+  std::unique_ptr<StepRunner> runner_;
+  std::vector<int32_t> ids_, positions_, blocks_;  // of every piece alike
+  std::vector<float> inputs_;                      // [positions, row_width]
+};
+
+}  // namespace vllm::engine
