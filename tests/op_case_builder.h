@@ -86,6 +86,11 @@ class CaseBuilder {
     (*weights_)[name] = {DType::kF32, {rows, columns}};
     return name;
   }
+  // Small integers.
+  std::string Table(const std::string& name, int64_t rows, int64_t columns) {
+    (*weights_)[name] = {DType::kI64, {rows, columns}};
+    return name;
+  }
   ValueId Linear(ValueId x, const std::string& name, int64_t n, int64_t k, DType t,
                  bool bias = false) {
     (*weights_)[name + ".weight"] = {t, {n, k}};
@@ -117,5 +122,7 @@ void AddHybridSpeed(std::vector<OpCase>& cases);
 // Those of op_cases_latent.cc.
 void AddLatent(std::vector<OpCase>& cases);
 void AddLatentSpeed(std::vector<OpCase>& cases);
+// Those of op_cases_entries.cc.
+void AddEntries(std::vector<OpCase>& cases);
 
 }  // namespace tests

@@ -356,6 +356,7 @@ std::vector<OpCase> OpCases() {
   AddRope(cases);
   AddAttention(cases);
   AddLatent(cases);
+  AddEntries(cases);
   AddBlocks(cases);
   AddExperts(cases);
   AddRecurrent(cases);

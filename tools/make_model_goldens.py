@@ -176,7 +176,15 @@ MLA = dict(kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=
            moe_intermediate_size=16, n_shared_experts=2, first_k_dense_replace=1, num_key_value_heads=4, head_dim=8,
            hidden_size=48, intermediate_size=48)
 MSCALE = YARN | dict(mscale=0.707, mscale_all_dim=0.707)
+WHOLE_BLOCKS = dict(kv_lora_rank=32, hidden_size=64, intermediate_size=96, moe_intermediate_size=32, v_head_dim=32,
+                    n_shared_experts=1, num_attention_heads=3, num_key_value_heads=3)  # rows of 32s, as FP8 wants them
 MODELS |= {
+    "deepseek_v3_fp8": ("DeepseekV3", MLA | WHOLE_BLOCKS | dict(rope_parameters=rope(), q_lora_rank=32, n_group=4,
+                                                                topk_group=2, norm_topk_prob=True),
+                        dict(dtype="bfloat16", fp8=[40, 64])),
+    "deepseek_v3_fp8_q": ("DeepseekV3", MLA | WHOLE_BLOCKS | dict(rope_parameters=rope(), q_lora_rank=None, n_group=1,
+                                                                  topk_group=1),
+                          dict(dtype="bfloat16", fp8=[128, 128])),
     "deepseek_v2": ("DeepseekV2", MLA | dict(rope_parameters=MSCALE, q_lora_rank=28, topk_method="group_limited_greedy",
                                              n_group=4, topk_group=2, routed_scaling_factor=4.0),
                     dict(dtype="bfloat16", style="flat")),
@@ -189,6 +197,79 @@ MODELS |= {
     "deepseek_v3_halves": ("DeepseekV3", MLA | dict(rope_parameters=rope(), q_lora_rank=None, n_group=1, topk_group=1,
                                                     norm_topk_prob=False, rope_interleave=False, attention_bias=True),
                            dict(dtype="bfloat16")),
+}
+
+# Inputs a layer, later layers that read an earlier one's keys and have wider MLPs; keys that are values too, and
+# experts beside the MLP; heads of layers without a window are of another size and number everywhere.
+GEMMA4 = dict(rope_parameters=dict(
+    full_attention=rope(1000000.0, "proportional", partial_rotary_factor=0.25), sliding_attention=rope(10000.0)),
+    head_dim=16, global_head_dim=32, sliding_window=9, tie_word_embeddings=True, final_logit_softcapping=6.0,
+    vocab_size_per_layer_input=VOCAB, hidden_size_per_layer_input=0, hidden_size=48, intermediate_size=40, pad_token_id=0)
+SLIDING_FULL = ["sliding_attention", "full_attention"]
+GEMMA4_EXPERTS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=6,
+                      top_k_experts=2, moe_intermediate_size=24, num_hidden_layers=2, layer_types=SLIDING_FULL)
+GEMMA4_SHARED = dict(hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True, num_attention_heads=2,
+                     num_key_value_heads=1,
+                     num_hidden_layers=4, layer_types=SLIDING_FULL * 2)
+MODELS |= {
+    "gemma4": ("Gemma4Text", GEMMA4 | GEMMA4_SHARED,
+               dict(dtype="bfloat16", wider=("Gemma4ForConditionalGeneration", "gemma4"), exact=True)),
+    "gemma4_k_eq_v": ("Gemma4Text", GEMMA4 | dict(
+        attention_k_eq_v=True, num_global_key_value_heads=1, attention_bias=True, final_logit_softcapping=None,
+        tie_word_embeddings=False, num_hidden_layers=3, layer_types=["sliding_attention"] + SLIDING_FULL,
+        num_key_value_heads=3, num_attention_heads=3, hidden_size=36), dict(dtype="float16")),
+    "gemma4_moe": ("Gemma4Text", GEMMA4 | GEMMA4_EXPERTS, dict(dtype="bfloat16")),
+}
+
+# Layers that see the chunk they are in and rotate beside those that see all, unrotated, with queries that grow with
+# the position; experts whose input is scaled.
+LLAMA4 = dict(rope_parameters=LLAMA3, num_hidden_layers=3, no_rope_layer_interval=2, interleave_moe_layer_step=2,
+              attention_chunk_size=9, floor_scale=8, attn_scale=0.5, num_local_experts=3, intermediate_size=24,
+              intermediate_size_mlp=40, hidden_size=48)
+MODELS |= {
+    "llama4": ("Llama4Text", LLAMA4, dict(dtype="bfloat16", wider=("Llama4ForConditionalGeneration", "llama4"), exact=True)),
+    "llama4_flat": ("Llama4Text", LLAMA4 | dict(rope_parameters=rope(500000.0), num_hidden_layers=2,
+                                                no_rope_layers=[0, 1], moe_layers=[0]),
+                    dict(dtype="bfloat16", style="flat")),
+    "llama4_plain": ("Llama4Text", LLAMA4 | dict(
+        rope_parameters=rope(500000.0), num_hidden_layers=3, no_rope_layers=[1, 1, 0], moe_layers=[1],
+        layer_types=["chunked_attention", "full_attention", "full_attention"], use_qk_norm=False,
+        attn_temperature_tuning=False, attention_bias=True, **ODD | dict(hidden_size=36)), dict(dtype="float16")),
+}
+
+# A gate on what attention gives, heads that differ by layer, a rope for each kind of layer, experts by sigmoid and bias.
+FULL_SLIDING = ["full_attention", "sliding_attention", "sliding_attention"]
+LAGUNA_ROPES = dict(full_attention=YARN | dict(rope_theta=500000.0, partial_rotary_factor=0.5),
+                    sliding_attention=rope(100.0, partial_rotary_factor=1.0))
+LAGUNA = dict(num_hidden_layers=3, rope_parameters=LAGUNA_ROPES, layer_types=FULL_SLIDING, sliding_window=9,
+              num_attention_heads_per_layer=[4, 2, 6], shared_expert_intermediate_size=40, moe_routed_scaling_factor=2.5,
+              mlp_layer_types=["dense", "sparse", "sparse"], **EXPERTS)
+MODELS |= {
+    "laguna": ("Laguna", LAGUNA | dict(mlp_layer_types=["sparse", "dense", "sparse"]), dict(dtype="bfloat16")),
+    "laguna_wide": ("Laguna", dict(gating="per-element", attention_bias=True, moe_router_logit_softcapping=1.5,
+                                   shared_expert_intermediate_size=24, **EXPERTS), dict(dtype="float16")),
+}
+
+# Attention and MLP side by side, norms without a bias, only the layers that slide rotate.
+COHERE2 = dict(rope_parameters=rope(), sliding_window=9, num_hidden_layers=4, layer_norm_eps=1e-3)
+MODELS |= {
+    "cohere2": ("Cohere2", COHERE2 | dict(logit_scale=0.25, tie_word_embeddings=True),
+                dict(dtype="bfloat16", style="flat", pattern=4)),
+    "cohere2_bias": ("Cohere2", COHERE2 | dict(num_hidden_layers=2, layer_types=SLIDING_FULL, attention_bias=True,
+                                               **ODD | dict(hidden_size=72)), dict(dtype="bfloat16")),
+}
+
+# Neighbours rotate; experts are ranked by softmax and a bias.
+ERNIE_MOE = dict(rope_parameters=rope(500000.0), num_hidden_layers=3, moe_num_experts=6, moe_k=2,
+                 moe_intermediate_size=24, moe_num_shared_experts=2)
+MODELS |= {
+    "ernie4_5": ("Ernie4_5", dict(rope_parameters=rope(500000.0), tie_word_embeddings=True),
+                 dict(dtype="bfloat16", style="flat")),
+    "ernie4_5_bias": ("Ernie4_5", dict(rope_parameters=rope(500000.0), use_bias=True), dict(dtype="bfloat16")),
+    "ernie4_5_moe": ("Ernie4_5_Moe", ERNIE_MOE | dict(tie_word_embeddings=True), dict(dtype="bfloat16", style="flat")),
+    "ernie4_5_moe_some": ("Ernie4_5_Moe", ERNIE_MOE | dict(
+        num_hidden_layers=4, moe_num_shared_experts=0, moe_layer_interval=2, moe_layer_start_index=0,
+        moe_layer_end_index=2, use_bias=True), dict(dtype="bfloat16")),
 }
 
 # As published: experts in blocks of 32 four-bit floats with an exponent each.
@@ -259,6 +340,12 @@ GGUF_MODELS |= {
     "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
                      dict(pre="smaug-bpe")),
     "gguf_starcoder2": ("Starcoder2", dict(rope_parameters=rope(), **SMALL), dict(pre="starcoder")),
+    "gguf_laguna": ("Laguna", LAGUNA | dict(hidden_size=32, intermediate_size=48), dict(pre="laguna")),
+    "gguf_laguna_wide": ("Laguna", dict(gating="per-element", sliding_window=0, shared_expert_intermediate_size=24,
+                                        **EXPERTS, **SMALL), dict(pre="laguna")),
+    "gguf_cohere2": ("Cohere2", COHERE2 | SMALL | dict(tie_word_embeddings=True, rotary_pct=1.0), dict(pre="command-r")),
+    "gguf_ernie4_5": ("Ernie4_5", dict(rope_parameters=rope(500000.0), **SP, **SMALL), dict(sentencepiece=True)),
+    "gguf_ernie4_5_moe": ("Ernie4_5_Moe", ERNIE_MOE | SP | SMALL, dict(sentencepiece=True)),
 }
 
 # Quantised by llama-quantize: wide enough for superblocks, with rows that fall back to smaller blocks.
@@ -273,9 +360,33 @@ GGUF_MODELS |= {
 }
 
 
+# Windows shorter than the prompts, entries that an index chooses among (more than it takes), entries of many tokens;
+# experts by the token and by score; clamps that are met.
+V4 = dict(hidden_size=32, head_dim=16, num_attention_heads=4, num_key_value_heads=1, q_lora_rank=16, o_groups=2,
+          o_lora_rank=12, qk_rope_head_dim=8, sliding_window=7, index_n_heads=3, index_head_dim=16, index_topk=3, hc_mult=3,
+          hc_sinkhorn_iters=4, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, intermediate_size=16,
+          swiglu_limit=0.8, compress_rope_theta=4000.0, rope_parameters=YARN)
+V4_RATES = dict(compressed_sparse_attention=4, heavily_compressed_attention=8)
+MODELS |= {
+    "deepseek_v4": ("DeepseekV4", V4 | dict(
+        num_hidden_layers=3, compress_rates=V4_RATES, mlp_layer_types=["hash_moe", "moe", "moe"],
+        layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]),
+        dict(dtype="bfloat16")),
+    "deepseek_v4_fp4": ("DeepseekV4", V4 | dict(
+        num_hidden_layers=1, compress_rates=V4_RATES, mlp_layer_types=["moe"], layer_types=["compressed_sparse_attention"],
+        moe_intermediate_size=32, intermediate_size=32, q_lora_rank=32, o_lora_rank=16, n_routed_experts=3),
+        dict(dtype="bfloat16", fp8=[24, 32])),
+    "deepseek_v4_wide": ("DeepseekV4", V4 | dict(  # windows of tokens that are no divisor of blocks
+        num_hidden_layers=2, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=32),
+        mlp_layer_types=["moe", "hash_moe"], index_topk=2, hc_mult=4, rope_parameters=None, num_attention_heads=6,
+        o_groups=3, layer_types=["heavily_compressed_attention", "compressed_sparse_attention"]), dict(dtype="bfloat16")),
+}
+
+
 def everything(model):
     """What is learned: parameters, and the buffers that routers keep their biases in."""
-    buffers = {key: t for key, t in model.named_buffers() if key.endswith("e_score_correction_bias")}
+    buffers = {key: t for key, t in model.named_buffers()
+               if key.endswith(("e_score_correction_bias", "layer_scalar"))}
     return dict(model.named_parameters()) | buffers
 
 
@@ -290,11 +401,11 @@ def random_model(prefix, settings, seed):
     model = getattr(transformers, name)(config).eval()
     generator = torch.Generator().manual_seed(seed)
     # These norms multiply by 1 + weight, but for the one that is gated.
-    shifted = prefix.startswith(("Gemma", "Qwen3Next", "Qwen3_5"))
+    shifted = prefix.startswith(("Gemma2", "Gemma3", "Qwen3Next", "Qwen3_5"))
     with torch.no_grad():
         for key, tensor in everything(model).items():
             noise = torch.randn(tensor.shape, generator=generator)
-            if key.endswith("norm.weight"):
+            if key.endswith(("norm.weight", "norm_1.weight", "norm_2.weight", "scale", "layer_scalar")):
                 tensor.copy_(0.3 * noise + (0.0 if shifted and not key.endswith("linear_attn.norm.weight") else 1.0))
             elif key.endswith("A_log"):  # some heads forget in a token, some remember the whole prompt
                 tensor.copy_(noise - 1.5)
@@ -306,10 +417,15 @@ def random_model(prefix, settings, seed):
                 tensor.copy_(0.3 * noise)
             elif key.endswith("experts.gate_up_proj") and prefix == "GptOss":  # into the clamp
                 tensor.copy_(5.0 * noise / tensor.shape[1] ** 0.5)
-            elif key.endswith(("mlp.gate.weight", "mlp.router.weight", "router.layer.weight")):  # a router that is sure of itself: no near ties
+            elif key.endswith(("mlp.gate.weight", "mlp.router.weight", "router.layer.weight", "router.proj.weight",
+                               "feed_forward.router.weight")):  # a router that is sure of itself: no near ties
                 tensor.copy_(4.0 * noise / tensor.shape[-1] ** 0.5)
             else:  # rows of unit scale keep the activations near 1 and the attention far from uniform
                 tensor.copy_(1.3 * noise / tensor.shape[-1] ** 0.5)
+        for key, table in model.named_buffers():
+            if key.endswith("tid2eid"):
+                scores = torch.rand(table.shape[0], config.n_routed_experts, generator=generator)
+                table.copy_(scores.topk(table.shape[1]).indices)
     return model
 
 
@@ -428,7 +544,64 @@ def store_mxfp4(folder):
     save_file(tensors, file, metadata={"format": "pt"})
 
 
-def write_golden(out, name, path, model, purpose):
+def to_fp8(weight, rows, columns, powers=False):
+    """A matrix as 8-bit floats, a scale for each block (smaller ones at the edges), and what they stand for."""
+    padded = torch.zeros(-(-weight.shape[0] // rows) * rows, -(-weight.shape[1] // columns) * columns)
+    padded[:weight.shape[0], :weight.shape[1]] = weight
+    blocks = padded.unflatten(1, (-1, columns)).unflatten(0, (-1, rows))
+    scales = blocks.abs().amax((1, 3)) / 448
+    scales = 2 ** torch.log2(scales).ceil() if powers else scales
+    codes = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+    rounded = (codes.float() * scales[:, None, :, None]).flatten(2).flatten(0, 1)
+    cut = lambda m: m[:weight.shape[0], :weight.shape[1]].contiguous()
+    return cut(codes.flatten(2).flatten(0, 1)), scales, cut(rounded)
+
+
+def store_fp8(folder, block):
+    """Stores the matrices of projections as 8-bit floats with scales; gives all tensors as they then are."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    values = {name: tensor.float() for name, tensor in tensors.items()}
+    for name in [n for n, t in tensors.items() if t.dim() == 2 and n.endswith("_proj.weight")]:
+        tensors[name], tensors[name + "_scale_inv"], values[name] = to_fp8(values[name], *block)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return values
+
+
+def store_v4(folder, block):
+    """As DeepSeek-V4 is published: experts in 4 bits, the matrices around them and of attention in 8, scales that are
+    powers of two."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    values = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    for name in [n for n in tensors if n.endswith(".weight") and "compressor" not in n]:
+        scale = name.removesuffix("weight") + "scale"
+        if ".ffn.experts." in name:
+            codes, exponents, values[name] = to_mxfp4(values[name])
+            tensors[name], tensors[scale] = codes.flatten(1).to(torch.uint8).view(torch.int8), exponents
+        elif name.split(".")[-2] in ("wq_a", "wq_b", "wkv", "wo_a", "wo_b", "w1", "w2", "w3"):
+            tensors[name], scales, values[name] = to_fp8(values[name], *block, powers=True)
+            tensors[scale] = (torch.log2(scales) + 127).round().to(torch.uint8)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return values
+
+
+def reload(folder, values=None, dtype=torch.float32):
+    """The model that a checkpoint is; `values` in place of its tensors."""
+    with tempfile.TemporaryDirectory() as copied:
+        if values:
+            save_file(values, Path(copied) / "model.safetensors", metadata={"format": "pt"})
+            shutil.copy(folder / "config.json", copied)
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            copied if values else folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+
+
+def error_of(model, ids, rows):
+    """What a model in bfloat16 is away from these rows, of a row's largest logit."""
+    return max(((logits_of(model, p) - r).abs().amax(1) / r.abs().amax(1)).max().item() for p, r in zip(ids, rows))
+
+
+def write_golden(out, name, path, model, purpose, halved=None):
     vocab = model.config.vocab_size
     ids = prompts(vocab, zlib.crc32(name.encode()) % 1000)
     golden = {"model": path, "about": purpose, "vocab": vocab, "prompts": ids}
@@ -438,6 +611,8 @@ def write_golden(out, name, path, model, purpose):
     if getattr(model.config, "rope_parameters", {}).get("rope_type") in ("dynamic", "longrope"):
         # The rows of a prompt hold for frequencies that are made for its length.
         golden["context_is_prompt_length"] = True
+    if halved is not None:
+        golden["bf16_error"] = float(f"{error_of(halved, ids, rows):.4g}")
     (out / f"{name}.json").write_text(json.dumps(golden) + "\n")
     print(f"{name}: max|logit| {torch.cat(rows).abs().max():.2f}")
 
@@ -472,17 +647,26 @@ def make_safetensors(out, name, seed):
         store_mxfp4(folder)
         config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
             "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    values = None
+    if "fp8" in how:
+        values = (store_v4 if prefix == "DeepseekV4" else store_fp8)(folder, how["fp8"])
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    # What is on disk is the model: read it back, rounded weights and rewritten settings included.
-    reloaded = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager").eval()
+    # What is on disk is the model: read it back, rounded weights and rewritten settings included. (`exact`: transformers
+    # would make the parts around the text model too.)
+    reloaded = exact if how.get("exact") else reload(folder, values)
+    if "fp8" in how:  # the values that were written, which are not the model's
+        direct = logits_of(reloaded, prompts(VOCAB, 1)[2])
+        config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                                         "weight_block_size": how["fp8"]}
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     if how.get("mxfp4"):  # which transformers runs in bfloat16: the weights must be the same, not the logits
         expanded = dict(reloaded.named_parameters())
         assert all(torch.equal(expanded[key].float(), tensor.float()) for key, tensor in model.named_parameters()), name
         reloaded = exact
     again = logits_of(reloaded, prompts(VOCAB, 1)[2])
     assert torch.allclose(again, direct, atol=1e-4), f"{name}: config.json does not mean the same when read back"
-    write_golden(out, name, name, reloaded, f"{prefix}, {dtype}, {how.get('style', 'nested')} rope settings")
+    halved = None if how.keys() & {"mxfp4", "fp8", "exact"} else reload(folder, dtype=torch.bfloat16)
+    write_golden(out, name, name, reloaded, f"{prefix}, {dtype}, {how.get('style', 'nested')} rope settings", halved)
 
 
 def train_sentencepiece(folder):

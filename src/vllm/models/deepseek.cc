@@ -99,26 +99,18 @@ ValueId BuildDeepSeek(Builder& b, const BuildContext& context) {
 // needed transposed. GGUF's newer files have both as they are needed.
 base::Status SplitKvB(const Config& c, int64_t, weights::LayerTensors& t) {
   const Sizes s(c);
-  const std::string p = "self_attn.", from = p + "kv_b_proj.weight";
-  const auto stored = t.tensors().find(t.prefix() + from);
-  if (stored == t.tensors().end()) {
-    for (const char* name : {"k_b_proj.weight", "v_b_proj.weight"}) {
-      const auto own = t.tensors().find(t.prefix() + p + name);
-      if (own != t.tensors().end()) own->second.dense = true;
-    }
-    return {};
-  }
-  if (vt::ir::Info(stored->second.dtype).block != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("tensor '{}{}' is {}, which can't be transposed: only f32, f16 and "
-                             "bf16 are implemented there",
-                             t.prefix(), from, vt::ir::Name(stored->second.dtype))};
-  }
+  const std::string p = "self_attn.", key = p + "k_b_proj.weight", value = p + "v_b_proj.weight";
   const int64_t head = (s.nope + s.value) * s.rank;
-  return t.View(
-      from, {s.heads * (s.nope + s.value), s.rank},
-      {{p + "k_b_proj.weight", 0, {s.heads, s.rank, s.nope}, {head, 1, s.rank}},
-       {p + "v_b_proj.weight", s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}});
+  base::Status status =
+      t.View(p + "kv_b_proj.weight", {s.heads * (s.nope + s.value), s.rank},
+             {{key, 0, {s.heads, s.rank, s.nope}, {head, 1, s.rank}},
+              {value, s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}},
+             c.dtype);
+  for (const std::string& name : {key, value}) {
+    const auto made = t.tensors().find(t.prefix() + name);
+    if (made != t.tensors().end()) made->second.dense = true;
+  }
+  return status;
 }
 
 base::Status ReadOptions(const boost::json::object& o, Config& c) {

@@ -360,17 +360,13 @@ class GgufCheckpoint final : public MappedCheckpoint {
 
   // Divisors of the frequencies: of every context, or of longrope's two.
   Status ReadRopeTensor(const GgufTensor& t, size_t file) {
-    const int64_t pairs = static_cast<int64_t>(static_cast<double>(config_.head_dim) *
-                                               config_.rope.partial_rotary_factor) /
-                          2;
-    if (t.dtype != vt::ir::DType::kF32 || t.shape != std::vector<int64_t>{pairs}) {
-      return Error{Code::kCorrupt,
-                   fmt::format("tensor '{}' must be f32 {}, not {} {}", t.name, ShapeText({pairs}),
-                               vt::ir::Name(t.dtype), ShapeText(t.shape))};
+    if (t.dtype != vt::ir::DType::kF32 || t.shape.size() != 1) {
+      return Error{Code::kCorrupt, fmt::format("tensor '{}' must be an f32 vector, not {} {}",
+                                               t.name, vt::ir::Name(t.dtype), ShapeText(t.shape))};
     }
-    std::vector<float> factors(static_cast<size_t>(pairs));
+    std::vector<float> factors(static_cast<size_t>(t.shape[0]));
     std::memcpy(factors.data(), maps_[file].bytes().data() + t.offset, t.bytes);
-    if (!std::all_of(factors.begin(), factors.end(), [](float f) { return f > 0 && f < 1e9f; })) {
+    if (!std::all_of(factors.begin(), factors.end(), [](float f) { return f > 0 && f < 2e30f; })) {
       return Error{Code::kCorrupt, fmt::format("tensor '{}' must hold positive numbers", t.name)};
     }
     for (Rope* rope : {&config_.rope, &config_.rope_local}) {

@@ -90,7 +90,7 @@ Status ReadDeepSeek(const json::object& o, const Experts& d, Config& c) {
   const Result<double> scale = base::JsonNumber(o, "routed_scaling_factor", d.scale);
   if (!scale) return scale.error();
   e.scale = *scale;
-  const std::string_view usual = d.sigmoid ? "sigmoid" : "softmax";
+  const std::string_view usual = d.root ? "sqrtsoftplus" : d.sigmoid ? "sigmoid" : "softmax";
   const Result<std::string> scores = base::JsonString(o, "scoring_func", usual);
   if (!scores) return scores.error();
   if (*scores != usual) {

@@ -277,14 +277,24 @@ class Joiner {
     const std::string name = module + ".weight";
     const TensorInfo codes = *Take(name);
     if (codes.shape.size() != 2) return Fail(Code::kUnsupported, name, "it is no matrix");
+    std::string scale = name + "_scale";
+    for (const std::string& other : {name + "_scale_inv", module + ".scale"}) {
+      if (tensors_.contains(other)) scale = other;
+    }
+    // Bytes of two codes, which files may call integers: DeepSeek-V4's.
+    const Shape exponents = {codes.shape[0], codes.shape[1] / 16};
+    const auto found = tensors_.find(scale);
+    if (codes.dtype == DType::kI8 && found != tensors_.end() && found->second.dtype == DType::kU8 &&
+        found->second.shape == exponents) {
+      return JoinFloats(module, name, scale, codes, {codes.shape[0], 2 * codes.shape[1]});
+    }
     QuantisedTensor t;
     Status status = Start(name, codes.shape[0], codes.shape[1], t);
     if (!status) return status;
     t.bits = 8;
     t.codes = codes.pieces[0];
     t.type = codes.dtype == DType::kI8 ? DType::kQ8_0 : DType::kF8_32;
-    const std::string inverse = name + "_scale_inv";
-    status = TakeScale(tensors_.contains(inverse) ? inverse : name + "_scale", t);
+    status = TakeScale(scale, t);
     if (!status) return status;
     if (tensors_.contains(name + "_zero_point"))
       return Fail(Code::kUnsupported, name + "_zero_point",

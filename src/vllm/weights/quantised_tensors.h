@@ -7,9 +7,10 @@
 //   compressed  x.weight_packed, weight_scale,     middle; 8 bits: Q8_0
 //     -tensors  weight_zero_point, weight_shape
 //               x.weight (i8), weight_scale        Q8_0
-//   FP8         x.weight (f8), weight_scale or weight_scale_inv, of the tensor, a row or a block:
-//               F8_32
-//   MXFP4       x_blocks and x_scales, or x.weight_packed (u8) and weight_scale: MXFP4
+//   FP8         x.weight (f8), weight_scale, weight_scale_inv or x.scale, of the tensor, a row or a
+//               block: F8_32
+//   MXFP4       x_blocks and x_scales, x.weight_packed (u8) and weight_scale, or x.weight (i8) and
+//               x.scale: MXFP4
 // Scales of the Q formats are halves. Those that are stored as halves stay as they are, as do
 // bfloat16's from 2^-17 on; others are off by 2^-11 of themselves at most (below 2^-14: by 2^-25).
 // A minimum of Q4_1, which is a scale times a zero, is rounded likewise.

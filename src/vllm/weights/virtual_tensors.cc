@@ -116,8 +116,10 @@ bool IsIgnored(const Family& family, const std::string& name) {
 // A stored name as ours. Experts in one tensor carry no ".weight".
 std::string Renamed(const Family& family, std::string name) {
   for (const auto& [from, to] : family.renames) {
-    const size_t at = name.find(from);
-    if (at != std::string::npos) name.replace(at, from.size(), to);
+    const bool begin = base::StartsWith(from, "^");
+    const std::string_view part = begin ? from.substr(1) : from;
+    const size_t at = name.find(part);
+    if (at != std::string::npos && !(begin && at > 0)) name.replace(at, part.size(), to);
   }
   if (family.experts && name.find(".mlp.experts.") != std::string::npos &&
       (base::EndsWith(name, ".gate_up_proj") || base::EndsWith(name, ".down_proj"))) {
@@ -157,7 +159,7 @@ void LayerTensors::Reshape(const std::string& name, const Shape& old, Shape shap
 }
 
 Status LayerTensors::View(const std::string& from, const Shape& shape,
-                          const std::vector<Strided>& parts) {
+                          const std::vector<Strided>& parts, vt::ir::DType plain) {
   Result<std::optional<TensorInfo>> all = Take(from, shape);
   if (!all) return all.error();
   if (!*all) return {};
@@ -166,7 +168,18 @@ Status LayerTensors::View(const std::string& from, const Shape& shape,
     TensorInfo info{stored.dtype, part.shape, stored.pieces, 0, part.strides};
     int64_t count = 1;
     for (const int64_t n : part.shape) count *= n;
-    info.bytes = static_cast<uint64_t>(vt::ir::Bytes(stored.dtype, count));
+    const int block = vt::ir::Info(stored.dtype).block;
+    if (part.begin % block != 0) {
+      return Error{Code::kUnsupported,
+                   fmt::format("tensor '{}{}': parts within blocks of {} are not "
+                               "implemented",
+                               prefix_, from, vt::ir::Name(stored.dtype))};
+    }
+    if (part.strides.back() != 1 || part.shape.back() % block != 0) {
+      info.dtype = plain;
+      info.stored = stored.dtype;
+    }
+    info.bytes = static_cast<uint64_t>(vt::ir::Bytes(info.dtype, count));
     if (!stored.pieces.empty()) {  // but of random weights
       const auto skipped = static_cast<uint64_t>(vt::ir::Bytes(stored.dtype, part.begin));
       info.pieces[0].offset += skipped;

@@ -44,8 +44,10 @@ class LayerTensors {
     Shape shape, strides;
   };
   // `from`, where it is there, holds values of all `parts`, each of which has its own steps through
-  // them: transposed matrices, rows in turn. Whole blocks of a block format, whose last step is 1.
-  base::Status View(const std::string& from, const Shape& shape, const std::vector<Strided>& parts);
+  // them: transposed matrices, rows in turn. Parts of a block format begin at whole blocks; those
+  // whose rows are no whole blocks become values of the type `plain`.
+  base::Status View(const std::string& from, const Shape& shape, const std::vector<Strided>& parts,
+                    vt::ir::DType plain = vt::ir::DType::kF32);
   // `from`, where it is there, has for each of `groups` the rows of all parts in turn: they become
   // tensors of their own, parts of one name one after another. Shapes are [outer.., rows,
   // columns..]; the outer dimensions' product is `groups`, or there are none. A vector (a bias) has

@@ -68,6 +68,19 @@ inline vf LoadElements(const KvLayer& kv, const std::byte* base, int64_t i) {
   return kv.brain ? LoadBf16(base + 2 * i) : LoadHalf(base + 2 * i);
 }
 
+void KvReadRow(const KvLayer& kv, int64_t slot, int64_t begin, int64_t count, float* out) {
+  const std::byte* block = kv.data + slot / kv.block_size * kv.block_bytes;
+  const int64_t first = slot % kv.block_size * kv.head_dim + begin;
+  int64_t i = 0;
+  for (; i + kNr <= count; i += kNr) Store(out + i, LoadElements(kv, block, first + i));
+  for (; i < count; ++i) out[i] = LoadElement(kv, block, first + i);
+}
+void KvStoreRow(const KvLayer& kv, int64_t slot, int64_t begin, int64_t count, const float* x) {
+  std::byte* block = kv.data + slot / kv.block_size * kv.block_bytes;
+  const int64_t first = slot % kv.block_size * kv.head_dim + begin;
+  for (int64_t i = 0; i < count; ++i) StoreElement(kv, block, first + i, x[i]);
+}
+
 struct KeySpan {
   int64_t first;  // position of lane 0
   int64_t count;  // valid lanes
@@ -150,7 +163,7 @@ inline void SoftmaxTile(const AttentionArgs& a, int64_t position, const KeySpan*
   vi lane;
   for (int i = 0; i < kNr; ++i) lane[i] = i;
   const int64_t last = a.causal ? position : INT32_MAX;
-  const int64_t first = a.window > 0 ? position - a.window + 1 : INT32_MIN;
+  const int64_t first = a.First(position);
   vf max = Splat(low);
   for (int b = 0; b < count; ++b) {
     int64_t end = spans[b].first + spans[b].count - 1;
@@ -263,7 +276,7 @@ void Attend(const AttentionArgs& a, const AttentionTile& t, std::byte* scratch) 
 
   int64_t key = t.key_begin, end = t.key_end;
   if (a.causal && highest + 1 < end) end = highest + 1;
-  if (a.window > 0 && lowest - a.window + 1 > key) key = lowest - a.window + 1;
+  if (a.First(lowest) > key) key = a.First(lowest);
   // Spans begin at a multiple of 16 within their block.
   key -= key % a.kv.block_size % kSpan;
   while (key < end) {

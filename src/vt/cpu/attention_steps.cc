@@ -127,11 +127,8 @@ class AttentionStep : public Step {
     t.kv_head = item.head;
     t.key_end = work_->seq_lens[item.request];
     if (parts > 1) {
-      int64_t first = 0;
-      if (work_->args.window > 0)
-        first = std::max<int64_t>(0, work_->positions[item.begin] - work_->args.window + 1);
       const int64_t block = work_->args.kv.block_size;
-      first = first / block * block;
+      const int64_t first = work_->args.First(work_->positions[item.begin]) / block * block;
       const int64_t size = ((t.key_end - first + parts - 1) / parts + block - 1) / block * block;
       t.key_begin = std::min(first + part * size, t.key_end);
       t.key_end = std::min(t.key_begin + size, t.key_end);
@@ -207,6 +204,7 @@ base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps) {
   a.scale = attrs.scale;
   a.softcap = attrs.softcap;
   a.window = attrs.window;
+  a.chunked = attrs.chunked;
   a.causal = attrs.causal;
   if (attrs.sinks) {
     const auto sinks = c.Vector(n.inputs[6]);

@@ -60,7 +60,11 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kKvWrite:
       return type(0) != ir::DType::kF8_E4M3;
     case Op::kAttention:
+    case Op::kCompress:
+    case Op::kEntryAttention:
       return type(1) != ir::DType::kF8_E4M3;
+    case Op::kIndexEntries:
+      return type(2) != ir::DType::kF8_E4M3;
     case Op::kGatedDeltaNet: {
       const auto& parts = node.attrs.as<ir::FusedAttrs>().parts;
       return parts[1].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu &&
@@ -73,6 +77,8 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kLatentQuery:
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
+    case Op::kRopeAttention:
+    case Op::kNormRopeAttention:
     case Op::kRmsNormLinear:
     case Op::kLinearActMul:
     case Op::kRmsNormLinearActMul:

@@ -28,11 +28,12 @@ inline int64_t TakeBest(float* ranks, int64_t n) {
 // other's. False: a softmax over nothing finite, whose scores are all 0.
 inline bool Scores(const RouterArgs& a, const float* logits, float* scores) {
   const int64_t n = a.experts;
-  if (a.sigmoid) {
-    Map(logits, n, scores, [](vf x) {
-      const vf y = Sigmoid(x);
-      return x == x ? y : vf{};
-    });
+  if (a.sigmoid || a.root) {
+    ActivateRow(a.root ? Activate::kSoftplus : Activate::kSigmoid, logits, n, scores);
+    for (int64_t i = 0; i < n; ++i) {
+      if (a.root) scores[i] = __builtin_sqrtf(scores[i]);
+      if (logits[i] != logits[i]) scores[i] = 0;
+    }
     return true;
   }
   vf m = Splat(kNever);
@@ -56,7 +57,8 @@ inline bool Scores(const RouterArgs& a, const float* logits, float* scores) {
   return true;
 }
 
-// Only the best groups stay, by the sum of their two best or by the best; a tie goes to the lower group.
+// Only the best groups stay, by the sum of their two best or by the best; a tie goes to the lower
+// group.
 inline void KeepGroups(const RouterArgs& a, float* ranks, float* groups) {
   const int64_t size = a.experts / a.groups;
   for (int64_t g = 0; g < a.groups; ++g) {
@@ -79,8 +81,8 @@ inline void KeepGroups(const RouterArgs& a, float* ranks, float* groups) {
   }
 }
 
-void RouteToken(const RouterArgs& a, const float* logits, float* weights, int32_t* ids,
-                float* scratch) {
+void RouteToken(const RouterArgs& a, const float* logits, const float* chosen, float* weights,
+                int32_t* ids, float* scratch) {
   float *scores = scratch, *ranks = scores + a.experts, *groups = ranks + a.experts;
   const bool scored = Scores(a, logits, scores);
   // Scores grow with the logits, which are what is exact: two logits may round to one score.
@@ -93,13 +95,15 @@ void RouteToken(const RouterArgs& a, const float* logits, float* weights, int32_
   if (a.groups > 1) KeepGroups(a, ranks, groups);
   float sum = 0;
   for (int64_t j = 0; j < a.top_k; ++j) {
-    const int64_t e = TakeBest(ranks, a.experts);
+    const int64_t e =
+        chosen != nullptr ? static_cast<int64_t>(chosen[j]) : TakeBest(ranks, a.experts);
     ids[j] = static_cast<int32_t>(e);
     weights[j] = scores[e];
     sum += scores[e];
   }
   const float factor = !a.normalise ? a.scale : sum > 0 ? a.scale / sum : 0;
-  for (int64_t j = 0; j < a.top_k; ++j) weights[j] *= factor;
+  for (int64_t j = 0; j < a.top_k; ++j)
+    weights[j] *= factor * (a.scales != nullptr ? a.scales[ids[j]] : 1);
 }
 
 void WeightedSum(const float* x, int64_t stride, const float* weights, int64_t count, int64_t n,

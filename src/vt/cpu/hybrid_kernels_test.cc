@@ -162,7 +162,7 @@ Routed Route(const KernelSet& k, RouterArgs a, const std::vector<float>& logits)
   Routed r{std::vector<float>(static_cast<size_t>(a.top_k)),
            std::vector<int32_t>(static_cast<size_t>(a.top_k))};
   std::vector<float> scratch(static_cast<size_t>(RouterScratchFloats(a.experts)));
-  k.router(a, logits.data(), r.weights.data(), r.ids.data(), scratch.data());
+  k.router(a, logits.data(), nullptr, r.weights.data(), r.ids.data(), scratch.data());
   return r;
 }
 

@@ -74,6 +74,9 @@ inline void FillKernels(KernelSet& s) {
   s.gated_delta = DeltaTokens;
   s.kv_write = KvWriteToken;
   s.attention = Attend;
+  s.kv_read = KvReadRow;
+  s.kv_store = KvStoreRow;
+  s.dot = Dot;
   s.attention_join = AttentionJoin;
 }
 

@@ -62,8 +62,15 @@ struct AttentionArgs {
   int64_t heads = 0, value_dim = 0;
   float scale = 1, softcap = 0;
   int64_t window = 0;
+  bool chunked = false;
   bool causal = true;
   const float* sinks = nullptr;  // [heads]: a score of no key, or none
+  // The first key that a query at `position` sees (ir::AttentionAttrs::First).
+  int64_t First(int64_t position) const {
+    if (window <= 0) return 0;
+    const int64_t first = chunked ? position - position % window : position - window + 1;
+    return first > 0 ? first : 0;
+  }
 };
 // Queries [token_begin, token_end) of one request, the heads of one KV head, against the keys
 // [key_begin, key_end). positions are those of the tokens. Writes the output or, when `partial` is
@@ -91,15 +98,16 @@ constexpr int64_t AttentionScratchBytes(int64_t group, int64_t head_dim) {
 // Which experts a token goes to: ir::RouterAttrs with the logits' number.
 struct RouterArgs {
   int64_t experts = 0, top_k = 1;
-  bool sigmoid = false, normalise = false;
+  bool sigmoid = false, root = false, normalise = false;
   float scale = 1;
   int64_t groups = 1, top_groups = 1;
   bool group_max = false;
-  const float* bias = nullptr;
+  const float *bias = nullptr, *scales = nullptr;
 };
-// Of one token: weights and ids [top_k]. `scratch` has RouterScratchFloats.
-using RouterFn = void (*)(const RouterArgs&, const float* logits, float* weights, int32_t* ids,
-                          float* scratch);
+// Of one token: weights and ids [top_k]. `chosen`: the ids, or none. `scratch` has
+// RouterScratchFloats.
+using RouterFn = void (*)(const RouterArgs&, const float* logits, const float* chosen,
+                          float* weights, int32_t* ids, float* scratch);
 constexpr int64_t RouterScratchFloats(int64_t experts) { return 3 * experts + 64; }
 
 // A filter along a request's tokens: tokens [first, first + count) of x and y, channels [begin,
@@ -212,6 +220,12 @@ struct KernelSet {
   // K and V of one token ([kv_heads][head_dim] each) into a slot; of a latent cache k alone.
   void (*kv_write)(const KvLayer& kv, const float* k, const float* v, int64_t slot) = nullptr;
   AttentionFn attention = nullptr;
+  // `count` values of a token's row of a latent cache, from `begin` on.
+  void (*kv_read)(const KvLayer& kv, int64_t slot, int64_t begin, int64_t count,
+                  float* out) = nullptr;
+  void (*kv_store)(const KvLayer& kv, int64_t slot, int64_t begin, int64_t count,
+                   const float* x) = nullptr;
+  float (*dot)(const float* a, const float* b, int64_t n) = nullptr;
   // Joins `parts` partial results, `part_stride` floats apart, of value_dim each.
   void (*attention_join)(const float* partial, int64_t parts, int64_t part_stride,
                          int64_t value_dim, float* out) = nullptr;

@@ -48,6 +48,7 @@ inline float SumOfSquares(const float* x, int64_t n, float mean) {
 
 void RmsNormRow(const float* x, const float* w, float eps, float offset, int64_t n, float* y) {
   const float scale = 1.0f / std::sqrt(SumOfSquares(x, n, 0) / static_cast<float>(n) + eps);
+  if (w == nullptr) return Map(x, n, y, [=](vf a) { return a * scale; });
   Map2(x, w, n, y, [=](vf a, vf b) { return a * scale * (b + offset); });
 }
 

@@ -275,6 +275,7 @@ base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
   a.experts = x.width;
   a.top_k = attrs.top_k;
   a.sigmoid = attrs.sigmoid;
+  a.root = attrs.root;
   a.normalise = attrs.normalise;
   a.scale = attrs.scale;
   a.groups = attrs.groups;
@@ -283,10 +284,14 @@ base::Status CompileRouter(const Context& c, ir::NodeId id, Steps& steps) {
   if (attrs.bias) a.bias = o.Vector(1);
   if (attrs.expert_scales) a.scales = o.Vector(o.node().inputs.size() - 1);
   auto* ids = reinterpret_cast<int32_t*>(o.Blocks(1));
-  return o.Emit(steps, x, [f = c.kernels.router, a, x, weights, ids](int64_t t) {
+  const bool hashed = o.node().op == Op::kHashRouter;
+  const float* table = hashed ? o.Vector(1) : nullptr;
+  const int32_t* tokens = hashed ? o.Ids(2) : nullptr;
+  return o.Emit(steps, x, [f = c.kernels.router, a, x, weights, ids, table, tokens](int64_t t) {
     thread_local std::vector<float> scratch;
     scratch.resize(static_cast<size_t>(RouterScratchFloats(a.experts)));
-    f(a, x.row(t), weights.row(t), ids + t * a.top_k, scratch.data());
+    f(a, x.row(t), table == nullptr ? nullptr : table + tokens[t] * a.top_k, weights.row(t),
+      ids + t * a.top_k, scratch.data());
   });
 }
 
@@ -378,6 +383,7 @@ base::Status CompileRows(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kQuantize:
       return CompileConvert(c, id, steps);
     case Op::kRouter:
+    case Op::kHashRouter:
       return CompileRouter(c, id, steps);
     case Op::kExpertBias: {
       const RowsView x = o.In(0), y = o.Out();
@@ -460,6 +466,12 @@ base::Status CompileNode(const Context& c, ir::NodeId id, Steps& steps) {
     case Op::kKvWrite:
     case Op::kAttention:
       return CompileAttention(c, id, steps);
+    case Op::kCompress:
+    case Op::kIndexEntries:
+    case Op::kEntryAttention:
+    case Op::kHyperCollapse:
+    case Op::kHyperExpand:
+      return CompileEntries(c, id, steps);
     case Op::kArgMax:
     case Op::kTokenFeed:
     case Op::kSample:

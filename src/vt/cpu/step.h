@@ -101,6 +101,7 @@ base::Status CompileGroupedLinear(const Context& c, ir::NodeId id, Steps& steps)
 base::Status CompileHeadLinear(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileRecurrent(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileAttention(const Context& c, ir::NodeId id, Steps& steps);
+base::Status CompileEntries(const Context& c, ir::NodeId id, Steps& steps);
 base::Status CompileChoice(const Context& c, ir::NodeId id, Steps& steps);
 
 // What the nodes of a plan share beside values (Target::WorkspaceBytes).

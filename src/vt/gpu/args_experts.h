@@ -10,13 +10,16 @@ namespace vt::gpu {
 struct RouterArgs {
   const Header* header = nullptr;
   Rows logits;                  // f32
-  const float* bias = nullptr;  // of all experts, or none
+  const float *bias = nullptr, *scales = nullptr;  // of all experts, or none
+  // Instead of a choice by score: the row of each token, [vocabulary][chosen].
+  const float* table = nullptr;
+  const int32_t* tokens = nullptr;
   Count count;
   float* weights = nullptr;  // [tokens][chosen]
   int32_t* ids = nullptr;
   int32_t experts = 1, chosen = 1, groups = 1, top_groups = 1;
   int32_t group_max = 0;  // groups go by their best alone
-  int32_t sigmoid = 0, normalise = 0;
+  int32_t sigmoid = 0, root = 0, normalise = 0;
   float scale = 1;
 };
 // h = rms_norm(x): y = quantize(h), and the router of the logits w h, `logits` being room for them,

@@ -152,10 +152,13 @@ class Compiler {
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>(blocks);
     config.grid_y = static_cast<unsigned>(s_.tokens * (s_.chosen + (l_.shared.empty() ? 0 : 1)));
-    config.threads = kQuantGemvThreads;
+    config.threads = kQuantExpertsUpThreads;
     config.shared_bytes = 32 * sizeof(float);
     config.early = true;
-    c_.Emit(id_, "quant_experts_up", config, u);
+    c_.Emit(id_,
+            "quant_experts_up" +
+                QuantSetSuffix({g.segments, static_cast<size_t>(g.segment_count)}),
+            config, u);
   }
 
   void Gemv() {
@@ -204,7 +207,11 @@ class Compiler {
       config.threads = static_cast<unsigned>(plan.parts * plan.groups * c_.device.properties.wave);
       config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
       config.early = true;
-      c_.Emit(id_, sums ? "quant_experts_sum" : "quant_experts", config, a);
+      const size_t segments = sums ? 1 + l_.shared.size() : 1;
+      c_.Emit(id_,
+              sums ? "quant_experts_sum" + QuantSetSuffix({g.segments, segments})
+                   : "quant_experts",
+              config, a);
     }
   }
 
@@ -271,12 +278,13 @@ class Compiler {
   ExpertSortArgs sort_;
 };
 
-// Without the logits.
-RouterArgs RouterOf(const Context& c, const ir::RouterAttrs& r, ir::ValueId bias,
-                    ir::ValueId weights, ir::ValueId ids) {
+// Without the logits. Bias and scales are a node's last inputs.
+RouterArgs RouterOf(const Context& c, const ir::RouterAttrs& r,
+                    const std::vector<ir::ValueId>& inputs, ir::ValueId weights, ir::ValueId ids) {
   RouterArgs a;
   a.header = c.header();
-  if (r.bias) a.bias = c.Vector(bias);
+  if (r.bias) a.bias = c.Vector(inputs[inputs.size() - (r.expert_scales ? 2 : 1)]);
+  if (r.expert_scales) a.scales = c.Vector(inputs.back());
   a.count = {Of::kTokens, 1};
   a.weights = static_cast<float*>(c.Address(weights));
   a.ids = static_cast<int32_t*>(c.Address(ids));
@@ -285,6 +293,7 @@ RouterArgs RouterOf(const Context& c, const ir::RouterAttrs& r, ir::ValueId bias
   a.top_groups = static_cast<int32_t>(r.top_groups);
   a.group_max = r.group_max ? 1 : 0;
   a.sigmoid = r.sigmoid ? 1 : 0;
+  a.root = r.root ? 1 : 0;
   a.normalise = r.normalise ? 1 : 0;
   a.scale = r.scale;
   return a;
@@ -294,9 +303,13 @@ int64_t RouterBytes(const RouterArgs& a) { return (2 * int64_t{a.experts} + a.gr
 void CompileRouter(const Context& c, ir::NodeId id) {
   const ir::Node& n = c.node(id);
   RouterArgs a =
-      RouterOf(c, n.attrs.as<ir::RouterAttrs>(), n.inputs.back(), n.outputs[0], n.outputs[1]);
+      RouterOf(c, n.attrs.as<ir::RouterAttrs>(), n.inputs, n.outputs[0], n.outputs[1]);
   a.logits = c.RowsOf(n.inputs[0]);
   a.experts = a.logits.width;
+  if (n.op == Op::kHashRouter) {
+    a.table = c.Vector(n.inputs[1]);
+    a.tokens = c.Ints(n.inputs[2]);
+  }
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0]));
   config.threads = static_cast<unsigned>(c.device.properties.wave);
@@ -312,7 +325,7 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   const Matrix w = c.MatrixOf(n.inputs[2]);
   NormRouterArgs a;
   a.router =
-      RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs.back(), n.outputs[1], n.outputs[2]);
+      RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs, n.outputs[1], n.outputs[2]);
   a.router.experts = static_cast<int32_t>(w.rows);
   a.x = ViewOf(c, n.inputs[0]);
   a.norm = {c.Vector(n.inputs[1]), norm.eps, norm.weight_offset};
@@ -363,6 +376,7 @@ void CompileSum(const Context& c, ir::NodeId id) {
 void CompileExperts(const Context& c, ir::NodeId id) {
   switch (c.node(id).op) {
     case Op::kRouter:
+    case Op::kHashRouter:
       return CompileRouter(c, id);
     case Op::kExpertSum:
       return CompileSum(c, id);
@@ -400,7 +414,7 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                      const DeviceFacts& d) {
   if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate) return SupportsNormRouter(g, n, b, d);
   const auto type = [&](size_t i) { return g.value(n.inputs[i]).dtype; };
-  if (n.op == Op::kRouter)
+  if (n.op == Op::kRouter || n.op == Op::kHashRouter)
     return type(0) == DType::kF32 && g.value(n.inputs[0]).shape.back().count <= kMostExperts;
   if (n.op == Op::kExpertSum)
     return type(1) == DType::kF32 && (type(0) == DType::kF32 || type(0) == d.value_type);

@@ -12,7 +12,13 @@ void SetValueTypes(Graph& graph, DType type) {
   std::vector<bool> keep(graph.values.size());
   for (const ValueId v : graph.outputs) keep[static_cast<size_t>(v)] = true;
   for (const Node& n : graph.nodes) {
-    if (n.op == Op::kRouter) {  // a choice of experts is not one of roundings
+    if (n.op == Op::kHyperCollapse) {
+      keep[static_cast<size_t>(n.inputs[1])] = true;
+      if (n.outputs.size() > 1) keep[static_cast<size_t>(n.outputs[1])] = true;
+    }
+    if (n.op == Op::kIndexEntries) keep[static_cast<size_t>(n.inputs[1])] = true;
+    if (n.op == Op::kRouter || n.op == Op::kHashRouter) {
+      // A choice of experts is not one of roundings.
       for (const ValueId v : n.inputs) keep[static_cast<size_t>(v)] = true;
       keep[static_cast<size_t>(n.outputs[0])] = true;
     }

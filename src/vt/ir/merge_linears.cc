@@ -36,14 +36,16 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
   const auto routes = [&](const Node& linear) {
     const auto& of = users[static_cast<size_t>(linear.outputs[0])];
     return std::any_of(of.begin(), of.end(), [&](NodeId n) {
-      return graph.nodes[static_cast<size_t>(n)].op == Op::kRouter;
+      const Op op = graph.nodes[static_cast<size_t>(n)].op;
+      return op == Op::kRouter || op == Op::kHashRouter || op == Op::kHyperCollapse ||
+             op == Op::kIndexEntries;
     });
   };
   std::map<Key, std::vector<NodeId>> siblings;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const auto wants = WantedActivation(graph, node, target, bucket);
-    // A router's logits are f32 whatever the others are, and have a place in fused ops.
+    // What chooses is f32 whatever the others are; a router's logits have a place in fused ops.
     if (!wants || routes(node)) continue;
     const bool grouped = node.op == Op::kGroupedLinear;
     siblings[{node.op, node.inputs[0], grouped ? node.inputs[1] : kNone,

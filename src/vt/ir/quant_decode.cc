@@ -197,6 +197,17 @@ float HalfToFloat(uint16_t h) {
   return f;
 }
 
+// Tables of small numbers.
+template <typename T>
+static void Integers(const void* src, float* dst, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T v;
+    std::memcpy(&v, static_cast<const std::byte*>(src) + i * static_cast<int64_t>(sizeof(T)),
+                sizeof(T));
+    dst[i] = static_cast<float>(v);
+  }
+}
+
 void Dequantize(DType t, const void* src, float* dst, int64_t count) {
   const auto* u16 = static_cast<const uint8_t*>(src);
   switch (t) {
@@ -246,10 +257,12 @@ void Dequantize(DType t, const void* src, float* dst, int64_t count) {
     case DType::kQ8_A32:
       return Blocks(Q8_A32, t, src, dst, count);
     case DType::kI32:
+      return Integers<int32_t>(src, dst, count);
     case DType::kI64:
+      return Integers<int64_t>(src, dst, count);
     case DType::kI8:
     case DType::kU8:
-      return;  // REQUIRES: not an integer type
+      return;  // REQUIRES: not of such a type
   }
 }
 

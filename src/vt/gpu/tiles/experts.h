@@ -35,10 +35,16 @@ class RouterTile {
   }
   GPU_FN static float Lowest() { return -::gpu::float_of(0x7f800000); }
   GPU_FN static float NumberOf(float v) { return v == v ? v : Lowest(); }
+  // sqrt(softplus(v)). Small e^v by the series of log(1 + e), which keeps its digits.
+  GPU_FN static float RootOf(float v) {
+    const float e = ::gpu::exp(v);
+    const float small = e * (1 - e * (0.5f - e * (0.333333333f - e * 0.25f)));
+    return ::gpu::sqrt(v > 20 ? v : e < 0.02f ? small : ::gpu::log(1 + e));
+  }
 
   GPU_FN void Score(const float* logits) {
     float high = Lowest(), sum = 0;
-    if (a_.sigmoid == 0) {
+    if (a_.sigmoid == 0 && a_.root == 0) {
       ForMine([&](int e) { high = ::gpu::max(high, NumberOf(logits[e])); });
       high = ::gpu::wave_max(high);
       // No logit to go by: all scores are 0.
@@ -52,7 +58,9 @@ class RouterTile {
       if (!finite) sum = 1;
     }
     ForMine([&](int e) {
-      const float s = a_.sigmoid != 0 ? 1 / (1 + ::gpu::exp(-logits[e])) : scores_[e] / sum;
+      const float s = a_.root != 0      ? RootOf(logits[e])
+                      : a_.sigmoid != 0 ? 1 / (1 + ::gpu::exp(-logits[e]))
+                                        : scores_[e] / sum;
       scores_[e] = s;
       ranks_[e] = NumberOf(a_.bias != nullptr ? s + a_.bias[e] : s);
     });
@@ -83,7 +91,7 @@ class RouterTile {
   // The best of those that come after the last one, again and again.
   GPU_FN void Choose(int token) {
     Choice last = {-Lowest(), -1};
-    float sum = 0, weight = 0;  // lane j has the weight of choice j
+    float sum = 0, weight = 0, scale = 1;  // lane j has the weight and scale of choice j
     for (int j = 0; j < a_.chosen; ++j) {
       Choice best = {Lowest(), a_.experts};
       ForMine([&](int e) {
@@ -95,6 +103,10 @@ class RouterTile {
         const Choice other = {::gpu::shuffle_xor(best.value, m), ::gpu::shuffle_xor(best.index, m)};
         if (Better(other, best)) best = other;
       }
+      if (a_.table != nullptr) {
+        const float e = a_.table[static_cast<int64_t>(a_.tokens[token]) * a_.chosen + j];
+        best.index = ::gpu::max(0, ::gpu::min(static_cast<int>(e), a_.experts - 1));
+      }
       last = best;
       const float score = best.index < a_.experts ? scores_[best.index] : 0;
       const float w = score == score ? score : 0;
@@ -102,20 +114,27 @@ class RouterTile {
       if (::gpu::lane() == j % ::gpu::kWave) {
         a_.ids[token * a_.chosen + j] = best.index;
         weight = w;
-        if (a_.normalise == 0) a_.weights[token * a_.chosen + j] = w * a_.scale;
+        if (a_.normalise == 0)
+          a_.weights[token * a_.chosen + j] = w * a_.scale * ScaleOf(best.index);
+        if (j < ::gpu::kWave) scale = ScaleOf(best.index);
       }
     }
     if (a_.normalise == 0) return;
     const float by = sum > 0 ? a_.scale / sum : 0;
     if (a_.chosen <= ::gpu::kWave) {
-      if (::gpu::lane() < a_.chosen) a_.weights[token * a_.chosen + ::gpu::lane()] = weight * by;
+      if (::gpu::lane() < a_.chosen) a_.weights[token * a_.chosen + ::gpu::lane()] = weight * by * scale;
       return;
     }
     ::gpu::sync_wave();
     for (int j = ::gpu::lane(); j < a_.chosen; j += ::gpu::kWave) {
-      const float score = scores_[a_.ids[token * a_.chosen + j]];
-      a_.weights[token * a_.chosen + j] = (score == score ? score : 0) * by;
+      const int e = a_.ids[token * a_.chosen + j];
+      const float score = scores_[e];
+      a_.weights[token * a_.chosen + j] = (score == score ? score : 0) * by * ScaleOf(e);
     }
+  }
+
+  GPU_FN float ScaleOf(int e) const {
+    return a_.scales != nullptr && e < a_.experts ? a_.scales[e] : 1.0f;
   }
 
   const RouterArgs& a_;

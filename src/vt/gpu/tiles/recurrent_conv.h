@@ -5,6 +5,7 @@
 
 #include "vt/gpu/args_recurrent.h"
 #include "vt/gpu/tiles/common.h"
+#include "vt/gpu/tiles/request_of.h"
 
 namespace vt::gpu {
 
@@ -15,20 +16,6 @@ GPU_FN const float* SlotToRead(const RecurrentState& s, int request) {
 GPU_FN float* SlotToWrite(const RecurrentState& s, int request) {
   const int slot = s.write[request];
   return slot >= 0 && slot < s.slots ? s.data + slot * s.slot_floats : nullptr;
-}
-
-// The request of a token of the step: the last that begins at or before it.
-GPU_FN int RequestOf(const int32_t* query_start, int requests, int token) {
-  int low = 0, high = requests - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (query_start[middle] <= token) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
 }
 
 // Row `at` of a request, whose rows below 0 are those kept from before.
