@@ -104,8 +104,7 @@ base::Status SplitKvB(const Config& c, int64_t, weights::LayerTensors& t) {
   base::Status status =
       t.View(p + "kv_b_proj.weight", {s.heads * (s.nope + s.value), s.rank},
              {{key, 0, {s.heads, s.rank, s.nope}, {head, 1, s.rank}},
-              {value, s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}},
-             c.dtype);
+              {value, s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}});
   for (const std::string& name : {key, value}) {
     const auto made = t.tensors().find(t.prefix() + name);
     if (made != t.tensors().end()) made->second.dense = true;

@@ -38,23 +38,20 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The values of whole blocks in a plain type.
-std::vector<std::byte> Expand(std::span<const std::byte> blocks, vt::ir::DType from,
-                              vt::ir::DType to) {
+// The values of whole blocks as f32.
+std::vector<std::byte> Expand(std::span<const std::byte> blocks, vt::ir::DType from) {
   const vt::ir::DTypeInfo& block = vt::ir::Info(from);
   const int64_t count = static_cast<int64_t>(blocks.size()) / block.bytes * block.block;
   std::vector<float> values(static_cast<size_t>(count));
   vt::ir::Dequantize(from, blocks.data(), values.data(), count);
-  std::vector<std::byte> out(static_cast<size_t>(vt::ir::Bytes(to, count)));
-  vt::ir::Quantize(to, values.data(), out.data(), count);
-  return out;
+  const std::span<const std::byte> bytes = std::as_bytes(std::span<const float>(values));
+  return {bytes.begin(), bytes.end()};
 }
 
 // The values of a tensor with strides, one after another.
 std::vector<std::byte> GatherStrided(const TensorInfo& info, std::span<const std::byte> stored) {
   std::vector<std::byte> expanded;
-  if (info.stored && *info.stored != info.dtype)
-    stored = expanded = Expand(stored, *info.stored, info.dtype);
+  if (info.stored) stored = expanded = Expand(stored, *info.stored);
   std::vector<std::byte> out(info.bytes);
   const size_t rank = info.shape.size();
   // As many values as stand together are one.

@@ -51,8 +51,8 @@ struct TensorInfo {
   // Of a tensor whose values don't stand one after another in its one piece: values between
   // neighbours of each dimension (LayerTensors::View). Of block formats the last is 1.
   std::vector<int64_t> strides = {};
-  // Of one with strides whose pieces are in a block format: that format. Its values are rounded to
-  // `dtype` when they are read.
+  // Of one with strides whose pieces are in a block format, and which is f32 when it is read: that
+  // format.
   std::optional<vt::ir::DType> stored = std::nullopt;
   bool dense = false;  // is held in a plain type whatever it is stored as: matrices of heads
 };

@@ -159,7 +159,7 @@ void LayerTensors::Reshape(const std::string& name, const Shape& old, Shape shap
 }
 
 Status LayerTensors::View(const std::string& from, const Shape& shape,
-                          const std::vector<Strided>& parts, vt::ir::DType plain) {
+                          const std::vector<Strided>& parts) {
   Result<std::optional<TensorInfo>> all = Take(from, shape);
   if (!all) return all.error();
   if (!*all) return {};
@@ -175,8 +175,8 @@ Status LayerTensors::View(const std::string& from, const Shape& shape,
                                "implemented",
                                prefix_, from, vt::ir::Name(stored.dtype))};
     }
-    if (part.strides.back() != 1 || part.shape.back() % block != 0) {
-      info.dtype = plain;
+    if (block > 1 && (part.strides.back() != 1 || part.shape.back() % block != 0)) {
+      info.dtype = vt::ir::DType::kF32;
       info.stored = stored.dtype;
     }
     info.bytes = static_cast<uint64_t>(vt::ir::Bytes(info.dtype, count));

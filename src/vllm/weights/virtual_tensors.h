@@ -45,9 +45,8 @@ class LayerTensors {
   };
   // `from`, where it is there, holds values of all `parts`, each of which has its own steps through
   // them: transposed matrices, rows in turn. Parts of a block format begin at whole blocks; those
-  // whose rows are no whole blocks become values of the type `plain`.
-  base::Status View(const std::string& from, const Shape& shape, const std::vector<Strided>& parts,
-                    vt::ir::DType plain = vt::ir::DType::kF32);
+  // whose rows are no whole blocks become f32.
+  base::Status View(const std::string& from, const Shape& shape, const std::vector<Strided>& parts);
   // `from`, where it is there, has for each of `groups` the rows of all parts in turn: they become
   // tensors of their own, parts of one name one after another. Shapes are [outer.., rows,
   // columns..]; the outer dimensions' product is `groups`, or there are none. A vector (a bias) has

@@ -36,11 +36,10 @@ void Builder::Compress(const Cache& raw, Cache& entries, const CompressAttrs& at
 ValueId Builder::IndexEntries(ValueId q, ValueId weights, const Cache& entries,
                               const EntryAttrs& attrs, const std::string& name) {
   if (q < 0 || weights < 0 || entries.state < 0) return kNone;
-  return Emit(
-      Op::kIndexEntries, name,
-      {q, weights, entries.state, Positions(), Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}),
-       Input(kSeqLens, {R()}), BlockTable(entries.group)},
-      {attrs});
+  return Emit(Op::kIndexEntries, name,
+              {q, weights, entries.state, Positions(),
+               Input(kQueryStart, {Dim(1, Sym::kRequests, 1)}), BlockTable(entries.group)},
+              {attrs});
 }
 
 ValueId Builder::EntryAttention(ValueId q, const Cache& window, const Cache& entries, ValueId ids,
