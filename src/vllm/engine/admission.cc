@@ -31,7 +31,17 @@ base::Result<std::vector<int32_t>> EncodeChat(const LoadedModel& model,
   base::Result<std::vector<text::PromptSegment>> parts = model.chat_template->RenderSegments(chat);
   if (!parts) return parts.error();
   std::vector<text::Segment> segments;
-  for (const text::PromptSegment& s : *parts) segments.push_back({s.text, s.from_template});
+  for (const text::PromptSegment& s : *parts) {
+    std::string_view rest = s.text;
+    for (const auto& [mark, place] : chat.places) {  // in the order of the conversation
+      const size_t at = rest.find(mark);
+      if (at == std::string_view::npos) continue;
+      segments.push_back({rest.substr(0, at), s.from_template});
+      segments.push_back({place, true});
+      rest.remove_prefix(at + mark.size());
+    }
+    segments.push_back({rest, s.from_template});
+  }
   // Templates write the BOS token themselves; the tokenizer adds one only where none stands.
   return model.tokenizer->EncodeSegments(segments, true);
 }

@@ -14,6 +14,8 @@
 
 namespace vllm::engine {
 
+using weights::Audio;
+
 // All sound of one request. Made by whoever submits it; what is below belongs to the engine.
 struct Media {
   std::vector<float> mel;  // log-mel frames [pieces * frames, bins] of Config::audio

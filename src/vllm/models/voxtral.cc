@@ -133,7 +133,9 @@ base::Status ReadWhole(const boost::json::object& whole, Config& c) {
   c.audio = {.mel_bins = c.IntOption("audio.num_mel_bins"),
              .positions = positions,
              .rows = positions / (inner / width),
-             .token = static_cast<int32_t>(*token)};
+             .token = static_cast<int32_t>(*token),
+             .before = "[BEGIN_AUDIO]",
+             .transcription = "[INST]{}[/INST]{}[TRANSCRIBE]"};
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "vllm/server/generate_session.h"
 #include "vllm/server/service.h"
+#include "vllm/server/sounds.h"
 
 namespace vllm::server {
 namespace {
@@ -157,6 +158,8 @@ void Service::Chat(const std::shared_ptr<Reply>& reply) {
                               "--tool-call-parser"));
     }
   }
+  Sounds sounds(model_->audio(), model_->tokenizer(), model_->max_model_len());
+  if (const std::optional<ApiError> e = sounds.Take(r.chat)) return reply->Error(*e);
   base::Result<std::vector<int32_t>> ids = model_->EncodeChat(r.chat);
   if (!ids) return reply->Error(About("messages", ids.error()));
   if (const std::optional<ApiError> e = Settle(r, "messages", ids->size(), 0))
@@ -177,6 +180,7 @@ void Service::Chat(const std::shared_ptr<Reply>& reply) {
   }
   std::vector<engine::Request> requests;
   requests.push_back(EngineRequest(r, *ids));
+  requests[0].media = sounds.media();
   std::vector<GeneratePrompt> prompts(1);
   prompts[0].ids = *std::move(ids);
   Submit(std::make_shared<GenerateSession>(reply, std::move(o), std::move(prompts)),

@@ -17,6 +17,7 @@ enum class Route {
   kEmbeddings,
   kScore,
   kRerank,
+  kTranscribe,
   kTokenize,
   kDetokenize,
   kModels,
@@ -42,6 +43,7 @@ constexpr RouteEntry kRoutes[] = {
     {"/v1/rerank", Route::kRerank, true, false},
     {"/v2/rerank", Route::kRerank, true, false},
     {"/rerank", Route::kRerank, true, false},
+    {"/v1/audio/transcriptions", Route::kTranscribe, true, false},
     {"/tokenize", Route::kTokenize, true, false},
     {"/detokenize", Route::kDetokenize, true, false},
     {"/v1/models", Route::kModels, false, false},
@@ -220,7 +222,9 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
     return reply->Error({.message = "this model is an encoder and writes no text: ask it for "
                                     "/v1/embeddings, /v1/score or /v1/rerank"});
   }
-  if (const std::optional<ApiError> e = CheckContentType(request)) return reply->Error(*e);
+  const bool form = entry->route == Route::kTranscribe;  // which checks its own type
+  if (const std::optional<ApiError> e = form ? std::nullopt : CheckContentType(request))
+    return reply->Error(*e);
   if (const std::optional<ApiError> e = CheckContentEncoding(request)) return reply->Error(*e);
   const auto prepare = [this, reply, route = entry->route] {
     try {
@@ -234,6 +238,8 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
         case Route::kScore:
         case Route::kRerank:
           return Score(reply, route == Route::kRerank);
+        case Route::kTranscribe:
+          return Transcribe(reply);
         case Route::kTokenize:
           return Tokenize(reply);
         default:

@@ -39,6 +39,8 @@ class FakeModel : public ServedModel {
   int64_t vocabulary() const override { return 258; }
   std::string description() const override { return "fake"; }
   engine::Pooling pooling() const override { return engine::Pooling::kLast; }
+  const engine::Audio& audio() const override { return hears; }
+  engine::Audio hears;  // nothing
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text, bool) const override;
   base::Result<std::vector<int32_t>> EncodeChat(const text::ChatInput& chat) const override;
 

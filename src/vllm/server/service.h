@@ -92,6 +92,7 @@ class Service : public engine::OutputSink {
   void Completions(const std::shared_ptr<Reply>& reply);
   void Embeddings(const std::shared_ptr<Reply>& reply);
   void Score(const std::shared_ptr<Reply>& reply, bool rerank);
+  void Transcribe(const std::shared_ptr<Reply>& reply);
   void Tokenize(const std::shared_ptr<Reply>& reply);
   void Detokenize(const std::shared_ptr<Reply>& reply);
   void Models(const std::shared_ptr<Reply>& reply) const;

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -46,6 +47,9 @@ struct ChatInput {
   // What strftime_now sees, in local time. Taken once a request, so that a prompt cannot straddle
   // midnight.
   std::chrono::system_clock::time_point now;
+  // Marks in the texts of messages, and the text that stands there instead as if the template had
+  // written it: what the tokenizer makes special tokens of.
+  std::vector<std::pair<std::string, std::string>> places = {};
 };
 
 // A run of prompt text with one origin. The concatenation of all runs is what Render returns.

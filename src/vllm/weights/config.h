@@ -82,6 +82,10 @@ struct Audio {
   int64_t positions = 0;  // of a piece, of two frames each; shorter sound is followed by silence
   int64_t rows = 0;       // of a piece
   int32_t token = -1;     // whose place in the prompt a row takes
+  std::string_view before = {};  // stands in front of a sound's tokens
+  // The prompt that asks for a sound's words, of its place and of the language ("lang:en", or
+  // nothing), as fmt writes formats.
+  std::string_view transcription = {};
 
   int64_t frames() const { return 2 * positions; }
   int64_t fold() const { return positions / rows; }

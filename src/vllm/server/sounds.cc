@@ -1,0 +1,138 @@
+#include "vllm/server/sounds.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <random>
+
+#include "base/strings.h"
+#include "vllm/audio/mel.h"
+#include "vllm/audio/sound.h"
+
+namespace vllm::server {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMostSounds = 64;  // of a request
+
+ApiError Bad(std::string message) {
+  ApiError e;
+  e.param = "messages";
+  e.message = std::move(message);
+  return e;
+}
+
+// A text that nobody writes by chance or on purpose.
+std::string NewMark() {
+  std::random_device entropy;
+  return fmt::format("\xEE\x80\x80{:08x}{:08x}{:08x}{:08x}\xEE\x80\x80", entropy(), entropy(),
+                     entropy(), entropy());
+}
+
+std::string_view Text(const json::object& o, std::string_view key) {
+  const json::value* v = o.if_contains(key);
+  return v != nullptr && v->is_string() ? std::string_view(v->get_string()) : std::string_view();
+}
+
+}  // namespace
+
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  const size_t letters = text.size() - padding;
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    int value = 0;
+    if (i >= letters) {
+      value = 0;
+    } else if (c >= 'A' && c <= 'Z') {
+      value = c - 'A';
+    } else if (c >= 'a' && c <= 'z') {
+      value = c - 'a' + 26;
+    } else if (c >= '0' && c <= '9') {
+      value = c - '0' + 52;
+    } else if (c == '+' || c == '/') {
+      value = c == '+' ? 62 : 63;
+    } else {
+      return std::nullopt;
+    }
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    if (i % 4 != 3) continue;
+    for (const int shift : {16, 8, 0}) out += static_cast<char>(bits >> shift & 0xFF);
+  }
+  out.resize(out.size() - padding);
+  return out;
+}
+
+std::variant<std::string, ApiError> Sounds::Add(std::string_view file) {
+  if (audio_.mel_bins == 0) return ApiError{.message = "this model does not hear: send text alone"};
+  if (tokenizer_ == nullptr)
+    return ApiError{.message = "this model has no tokenizer, so sound has no place in its prompts"};
+  // What cannot fit into the context is not decoded to its end.
+  const int64_t room = max_tokens_ / audio_.rows + 1;
+  const double piece = static_cast<double>(audio_.frames() * audio::kHop) / audio::kRate;
+  const base::Result<std::vector<float>> sound =
+      audio::Decode(file, static_cast<double>(room) * piece);
+  if (!sound) {
+    ApiError e = FromError(sound.error());
+    if (sound.error().code == base::Code::kUnavailable) e.status = 501;
+    return e;
+  }
+  seconds_ += static_cast<double>(sound->size()) / audio::kRate;
+  const std::vector<float> mel = audio::LogMel(*sound, audio_.mel_bins, audio_.frames());
+  const auto pieces = static_cast<int64_t>(mel.size()) / (audio_.frames() * audio_.mel_bins);
+  if (media_ == nullptr) media_ = std::make_shared<engine::Media>();
+  media_->mel.insert(media_->mel.end(), mel.begin(), mel.end());
+  std::string place(audio_.before);
+  const std::string_view token = tokenizer_->TokenText(audio_.token);
+  for (int64_t i = 0; i < pieces * audio_.rows; ++i) place += token;
+  return place;
+}
+
+std::optional<ApiError> Sounds::Take(text::ChatInput& chat) {
+  size_t sounds = 0;
+  for (json::value& message : chat.messages) {
+    json::object* m = message.if_object();
+    json::value* content = m == nullptr ? nullptr : m->if_contains("content");
+    json::array* parts = content == nullptr ? nullptr : content->if_array();
+    if (parts == nullptr) continue;
+    std::string text;
+    bool hears = false, plain = true;
+    for (const json::value& part : *parts) {
+      const json::object* o = part.if_object();
+      if (o == nullptr || Text(*o, "type") != "input_audio") {
+        plain = plain && o != nullptr && Text(*o, "type") == "text";
+        if (o != nullptr) text += Text(*o, "text");
+        continue;
+      }
+      hears = true;
+      const json::value* input = o->if_contains("input_audio");
+      const json::value* data = input == nullptr || !input->is_object()
+                                    ? nullptr
+                                    : input->get_object().if_contains("data");
+      if (data == nullptr || !data->is_string())
+        return Bad("an input_audio part needs input_audio.data, a file in base64");
+      if (++sounds > kMostSounds)
+        return Bad(fmt::format("there are more than {} sounds", kMostSounds));
+      const std::optional<std::string> file = DecodeBase64(data->get_string());
+      if (!file) return Bad("input_audio.data is no base64");
+      std::variant<std::string, ApiError> place = Add(*file);
+      if (auto* e = std::get_if<ApiError>(&place)) {
+        if (e->param.empty()) e->param = "messages";
+        return *e;
+      }
+      std::string mark = NewMark();
+      text += mark;
+      chat.places.emplace_back(std::move(mark), std::get<std::string>(std::move(place)));
+    }
+    if (!hears) continue;
+    if (!plain) return Bad("beside sound a message may have text alone");
+    *content = text;
+  }
+  return {};
+}
+
+}  // namespace vllm::server
