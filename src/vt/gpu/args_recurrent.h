@@ -50,16 +50,19 @@ struct DeltaChunkArgs {
 };
 // Rows in shared memory, one bank after the other.
 inline constexpr int DeltaPitch(int values, int bytes) { return values + 16 / bytes; }
+// 16-bit operands that make the state come with what their rounding leaves over.
+inline constexpr int DeltaSplits(int bytes) { return bytes == 4 ? 1 : 2; }
 inline constexpr int64_t DeltaHeadBytes(int bytes) {
-  return 2 * kDeltaChunk * kDeltaChunk * bytes + 4 * kDeltaChunk * 4;
+  return (DeltaSplits(bytes) + 1) * kDeltaChunk * kDeltaChunk * bytes + 4 * kDeltaChunk * 4;
 }
 inline constexpr int64_t DeltaKeyBytes(int bytes) { return kDeltaChunkDim * kDeltaChunk * bytes; }
 inline constexpr unsigned kDeltaBeginShared =
     (2 * kDeltaChunk * DeltaPitch(kDeltaChunk, 4) + 4 * kDeltaChunk) * 4;
 inline constexpr unsigned DeltaChunkShared(int bytes) {
-  const int state = DeltaPitch(kDeltaChunkDim, bytes) * (bytes == 4 ? 1 : 2);
-  return static_cast<unsigned>(kDeltaChunkColumns * (state + 3 * DeltaPitch(kDeltaChunk, bytes)) *
-                               bytes);
+  const int splits = DeltaSplits(bytes);
+  return static_cast<unsigned>(kDeltaChunkColumns * bytes *
+                               (splits * DeltaPitch(kDeltaChunkDim, bytes) +
+                                (2 * splits + 1) * DeltaPitch(kDeltaChunk, bytes)));
 }
 
 // With the filter and SiLU before, the norm and the gate behind. A block has a key head and all

@@ -5,8 +5,8 @@
 //   y = diag(e^g) Q S + P D                        P[i][j] = e^(g_i - g_j) q_i.k_j, j <= i
 //   S' = e^g_last S + K^T diag(e^(g_last - g)) D
 // What needs no state is made for all chunks at once (recurrent_chunk_begin.h). Here a block takes
-// some columns of a head's state, in registers, through a request's chunks; its 16-bit products
-// have the state with what its rounding leaves over.
+// some columns of a head's state, in registers, through a request's chunks. Of the 16-bit operands
+// that make the state there is a second part, what the first one's rounding leaves over.
 //
 // K and Q are the rows as they are; their norms are in the factors, so that nothing is rounded that
 // was not. Rows past a piece's end are its last one again, with a write gate of 0.
@@ -20,10 +20,11 @@ namespace vt::gpu {
 template <class T>
 struct DeltaKept {
   static constexpr int kMatrix = kDeltaChunk * kDeltaChunk;
+  static constexpr int kSplits = DeltaSplits(sizeof(T));
   static constexpr int64_t kHeadBytes = DeltaHeadBytes(sizeof(T));
   static constexpr int64_t kKeyBytes = DeltaKeyBytes(sizeof(T));
 
-  T* inverse;      // [chunk][chunk]: (I + A)^-1 diag(w)
+  T* inverse;      // [kSplits][chunk][chunk]: (I + A)^-1 diag(w)
   T* scores;       // [chunk][chunk]: P
   float* factors;  // [4][chunk]: e^g / |k|, e^g / |q|, e^(g_last - g) / |k|; then e^g_last
   T* keys;         // [k_dim][chunk]
@@ -31,11 +32,19 @@ struct DeltaKept {
   GPU_FN DeltaKept(const DeltaChunkArgs& a, int slot, int head, int key) {
     char* base = a.work + slot * a.slot_bytes;
     inverse = reinterpret_cast<T*>(base + head * kHeadBytes);
-    scores = inverse + kMatrix;
+    scores = inverse + kSplits * kMatrix;
     factors = reinterpret_cast<float*>(scores + kMatrix);
     keys = reinterpret_cast<T*>(base + a.delta.v_heads * kHeadBytes + key * kKeyBytes);
   }
 };
+
+// A value as kSplits of its type, `apart` from each other.
+template <class T>
+GPU_FN void StoreSplit(float v, T* to, int apart) {
+  to[0] = ::gpu::from_float<T>(v);
+  if constexpr (DeltaKept<T>::kSplits == 2)
+    to[apart] = ::gpu::from_float<T>(v - ::gpu::to_float(to[0]));
+}
 
 GPU_FN int KeyHead(const DeltaArgs& d, int head) {
   return d.tiled != 0 ? head % d.k_heads : head / (d.v_heads / d.k_heads);
@@ -58,7 +67,7 @@ struct DeltaChunks {
   // The state: each wave has some rows, all of the block's columns.
   static constexpr int kStateTiles = kDeltaChunkDim / M::kM / kWaves;
   static constexpr int kStateColumns = kDeltaChunkColumns / M::kN;
-  static constexpr int kSplits = sizeof(T) == 4 ? 1 : 2;
+  static constexpr int kSplits = DeltaSplits(sizeof(T));
   static constexpr int kStatePitch = DeltaPitch(kDeltaChunkDim, sizeof(T));
   static constexpr int kTokenPitch = DeltaPitch(kDeltaChunk, sizeof(T));
   static constexpr int kStateSize = kDeltaChunkColumns * kStatePitch;
@@ -71,7 +80,7 @@ struct DeltaChunks {
   const DeltaArgs& d;
   int head, key, first_column, first, end;
   int token_tile, first_tile;  // of tokens and, of columns, this wave's
-  T *state, *rest, *delta, *left;
+  T *state, *rest, *left, *delta;
 
   C s[kStateTiles][kStateColumns];
   C values[kOwn];
@@ -86,8 +95,8 @@ struct DeltaChunks {
     first_tile = ::gpu::wave() / kTokenTiles * kOwn;
     state = reinterpret_cast<T*>(::gpu::shared());
     rest = state + kSplits * kStateSize;
-    delta = rest + kTokensSize;
-    left = delta + kTokensSize;
+    left = rest + kSplits * kTokensSize;
+    delta = left + kSplits * kTokensSize;
   }
 
   GPU_FN int Token(int chunk, int row) const {
@@ -108,8 +117,9 @@ struct DeltaChunks {
   GPU_FN A LoadMatrix(const T* p, int row, int step) const {
     return M::load_a([&](int i) { return p + (row + i) * kDeltaChunk + step * M::kK; });
   }
-  GPU_FN A LoadInverse(int chunk, int step) const {
-    return LoadMatrix(Kept(chunk).inverse, token_tile * M::kM, step);
+  GPU_FN A LoadInverse(int chunk, int step, int split) const {
+    return LoadMatrix(Kept(chunk).inverse + split * DeltaKept<T>::kMatrix, token_tile * M::kM,
+                      step);
   }
   GPU_FN A LoadScores(int chunk, int step) const {
     return LoadMatrix(Kept(chunk).scores, token_tile * M::kM, step);
@@ -139,7 +149,7 @@ struct DeltaChunks {
   GPU_FN void FetchInverse(int chunk) {
     if constexpr (kAhead) {
 #pragma unroll
-      for (int i = 0; i < kTokenSteps; ++i) inverse[i] = LoadInverse(chunk, i);
+      for (int i = 0; i < kTokenSteps; ++i) inverse[i] = LoadInverse(chunk, i, 0);
     }
   }
   GPU_FN void FetchRest(int chunk) {
@@ -189,15 +199,18 @@ struct DeltaChunks {
   // For the products: columns as rows.
   GPU_FN void Share() {
     EachOfState([&](int row, int column, float& v) {
-      T* p = state + column * kStatePitch + row;
-      p[0] = ::gpu::from_float<T>(v);
-      if constexpr (kSplits == 2) p[kStateSize] = ::gpu::from_float<T>(v - ::gpu::to_float(p[0]));
+      StoreSplit(v, state + column * kStatePitch + row, kStateSize);
     });
   }
+  template <bool kSplit>
   GPU_FN void Put(C& c, int tile, T* to) const {
     M::for_each(c, [&](int row, int column, float& v) {
-      to[((first_tile + tile) * M::kN + column) * kTokenPitch + token_tile * M::kM + row] =
-          ::gpu::from_float<T>(v);
+      T* p = to + ((first_tile + tile) * M::kN + column) * kTokenPitch + token_tile * M::kM + row;
+      if constexpr (kSplit) {
+        StoreSplit(v, p, kTokensSize);
+      } else {
+        *p = ::gpu::from_float<T>(v);
+      }
     });
   }
   GPU_FN static typename M::B LoadTokens(const T* from, int tile, int step) {
@@ -240,24 +253,36 @@ struct DeltaChunks {
     for (int n = 0; n < kOwn; ++n) {
       M::each_row(known[n], f, [](float& v, float& x) { v *= -x; });
       M::add(known[n], values[n]);
-      Put(known[n], n, rest);
+      Put<true>(known[n], n, rest);
     }
-    if (more) FetchRows(chunk + 1);
     f = factor(2);
+    A over[kSplits == 2 ? kTokenSteps : 1];
+#pragma unroll
+    for (int i = 0; i < kTokenSteps; ++i) {
+      if constexpr (kSplits == 2) over[i] = LoadInverse(chunk, i, 1);
+    }
     ::gpu::sync();
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) known[n] = M::zero();
 #pragma unroll
     for (int i = 0; i < kTokenSteps; ++i) {
-      const A x = kAhead ? inverse[kAhead ? i : 0] : LoadInverse(chunk, i);
+      const A x = kAhead ? inverse[kAhead ? i : 0] : LoadInverse(chunk, i, 0);
 #pragma unroll
-      for (int n = 0; n < kOwn; ++n) M::mma(known[n], x, LoadTokens(rest, first_tile + n, i));
+      for (int n = 0; n < kOwn; ++n) {
+        const typename M::B b = LoadTokens(rest, first_tile + n, i);
+        M::mma(known[n], x, b);
+        if constexpr (kSplits == 2) {
+          M::mma(known[n], x, LoadTokens(rest + kTokensSize, first_tile + n, i));
+          M::mma(known[n], over[i], b);
+        }
+      }
     }
+    if (more) FetchRows(chunk + 1);
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) {
-      Put(known[n], n, delta);
+      Put<false>(known[n], n, delta);
       M::each_row(known[n], f, [](float& v, float& x) { v *= x; });
-      Put(known[n], n, left);
+      Put<true>(known[n], n, left);
     }
     if (more) FetchInverse(chunk + 1);
     f = factor(1);
@@ -273,7 +298,11 @@ struct DeltaChunks {
         if (StateRow(t) >= d.k_dim) continue;
         const A x = kAhead ? across[t][kAhead ? i : 0] : LoadAcross(chunk, t, i);
 #pragma unroll
-        for (int n = 0; n < kStateColumns; ++n) M::mma(s[t][n], x, LoadTokens(left, n, i));
+        for (int n = 0; n < kStateColumns; ++n) {
+#pragma unroll
+          for (int p = 0; p < kSplits; ++p)
+            M::mma(s[t][n], x, LoadTokens(left + p * kTokensSize, n, i));
+        }
       }
       const A x = kAhead ? scores[kAhead ? i : 0] : LoadScores(chunk, i);
 #pragma unroll

@@ -142,7 +142,7 @@ struct DeltaBegin {
 #pragma unroll
         for (int c = 0; c < r; ++c) x[r] -= system[(i + r) * kPitch + i + c] * x[c];
         solved[(i + r) * kPitch + j] = x[r];
-        kept.inverse[(i + r) * kDeltaChunk + j] = ::gpu::from_float<T>(x[r] * w);
+        StoreSplit(x[r] * w, kept.inverse + (i + r) * kDeltaChunk + j, DeltaKept<T>::kMatrix);
       }
     }
   }
