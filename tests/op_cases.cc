@@ -58,7 +58,8 @@ void AddRowOps(std::vector<OpCase>& cases) {
     });
     add("rms_norm", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.RmsNorm(c.X(width), c.Vector("w", width), 1e-5f),
-              c.b.RmsNorm(c.X(width), c.Vector("w16", width, DType::kBF16), 1e-6f, 1)};
+              c.b.RmsNorm(c.X(width), c.Vector("w16", width, DType::kBF16), 1e-6f, 1),
+              c.b.RmsNorm(c.X(width), "", 1e-5f)};
     });
     add("add_rms_norm", [&](CaseBuilder& c) -> std::vector<ValueId> {
       const ValueId s = c.b.Add(c.X(width), c.X(width, "y.weight"));
@@ -212,7 +213,12 @@ void AddRope(std::vector<OpCase>& cases) {
       RopeAttrs a = Rotation(rotary, interleaved);
       a.magnitude = interleaved ? 1.25f : 1;
       const ValueId normed = c.b.RmsNorm(x, c.Vector("w", dim), 1e-6f);
-      cases.push_back(c.Finish({c.b.Rope(x, a), c.b.Rope(normed, a)}, RowSteps()));
+      RopeAttrs growing = a;  // and does not turn
+      growing.growth = 0.5f;
+      growing.floor = 3;
+      growing.frequencies.assign(growing.frequencies.size(), 0);
+      cases.push_back(
+          c.Finish({c.b.Rope(x, a), c.b.Rope(normed, a), c.b.Rope(x, growing)}, RowSteps()));
     }
   }
 }
@@ -260,6 +266,12 @@ void AddAttention(std::vector<OpCase>& cases) {
     cases.push_back(AttentionCase(fmt::format("attention.window{}", window),
                                   {.heads = 4, .kv_heads = 2, .head_dim = 32, .window = window}, kv,
                                   ServingSteps()));
+  }
+  for (const int64_t chunk : {1, 7, 16, 40}) {
+    cases.push_back(
+        AttentionCase(fmt::format("attention.chunk{}", chunk),
+                      {.heads = 4, .kv_heads = 2, .head_dim = 32, .window = chunk, .chunked = true},
+                      kv, ServingSteps()));
   }
   cases.push_back(AttentionCase("attention.softcap",
                                 {.heads = 4, .kv_heads = 1, .head_dim = 64, .softcap = 0.5f}, kv,

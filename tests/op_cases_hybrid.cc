@@ -28,6 +28,8 @@ void AddRouters(std::vector<OpCase>& cases) {
       {"sigmoid", {.sigmoid = true, .scale = 2.5f}},
       {"bias", {.sigmoid = true, .normalise = true, .bias = true}},
       {"softmax.bias", {.scale = 0.5f, .bias = true}},
+      {"scales", {.normalise = true, .expert_scales = true}},
+      {"sigmoid.bias.scales", {.sigmoid = true, .bias = true, .expert_scales = true}},
   };
   for (const auto& [kind, attrs] : kinds) {
     for (const auto& [experts, chosen] : std::vector<std::pair<int64_t, int64_t>>{
@@ -36,7 +38,8 @@ void AddRouters(std::vector<OpCase>& cases) {
       RouterAttrs a = attrs;
       a.top_k = chosen;
       const Routed r = c.b.Router(c.X(experts, "logits.weight"), a, "router",
-                                  a.bias ? c.Vector("bias", experts) : "");
+                                  a.bias ? c.Vector("bias", experts) : "",
+                                  a.expert_scales ? c.Vector("scales", experts) : "");
       Add(cases, c.Finish({r.weights, r.ids}, RowSteps()));
     }
   }

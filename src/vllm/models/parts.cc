@@ -9,11 +9,11 @@ namespace vllm::models {
 using vt::ir::Activation;
 using vt::ir::ValueId;
 
-vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
-                         const weights::Rope& rope) {
+vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context, const weights::Rope& rope,
+                         int64_t head_dim) {
   const weights::Config& c = context.config;
-  base::Result<vt::ir::RopeAttrs> attrs =
-      MakeRope(rope, c.head_dim, context.max_model_len, c.rope_interleaved);
+  base::Result<vt::ir::RopeAttrs> attrs = MakeRope(rope, head_dim > 0 ? head_dim : c.head_dim,
+                                                   context.max_model_len, c.rope_interleaved);
   if (attrs) return *attrs;
   b.Fail(attrs.error().message);
   return {};
@@ -74,8 +74,9 @@ namespace {
 ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
                   ValueId x) {
   const weights::Experts& e = c.experts;
+  const ValueId logits = b.Linear(x, prefix + "gate", e.count);
   const vt::ir::Builder::Routed routed =
-      b.Router(b.Linear(x, prefix + "gate", e.count),
+      b.Router(e.softcap > 0 ? b.SoftCap(logits, static_cast<float>(e.softcap)) : logits,
                {.top_k = e.per_token,
                 .sigmoid = e.sigmoid,
                 .normalise = e.normalise,
@@ -85,13 +86,7 @@ ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::strin
                 .group_max = !e.sigmoid,  // DeepSeek-V2's
                 .bias = e.bias},
                prefix + "router", e.bias ? prefix + "gate.e_score_correction_bias" : "");
-  const std::string p = prefix + "experts.";
-  const ValueId gate =
-      b.GroupedLinear(x, routed.ids, p + "gate_proj", e.count, e.intermediate_size);
-  const ValueId up = b.GroupedLinear(x, routed.ids, p + "up_proj", e.count, e.intermediate_size);
-  const ValueId down = b.GroupedLinear(b.Mul(b.Act(gate, ActivationOf(b, c)), up), routed.ids,
-                                       p + "down_proj", e.count, c.hidden_size);
-  const ValueId sum = b.ExpertSum(down, routed.weights);
+  const ValueId sum = b.ExpertSum(GatedExperts(b, c, prefix, x, routed.ids), routed.weights);
   if (e.shared_intermediate_size == 0) return sum;
   const ValueId shared = GatedMlp(b, c, prefix + "shared_expert.", x, e.shared_intermediate_size);
   if (!e.shared_gate) return b.Add(sum, shared);
@@ -100,6 +95,16 @@ ValueId ExpertMlp(vt::ir::Builder& b, const weights::Config& c, const std::strin
 }
 
 }  // namespace
+
+ValueId GatedExperts(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
+                     ValueId x, ValueId ids) {
+  const weights::Experts& e = c.experts;
+  const std::string p = prefix + "experts.";
+  const ValueId gate = b.GroupedLinear(x, ids, p + "gate_proj", e.count, e.intermediate_size);
+  const ValueId up = b.GroupedLinear(x, ids, p + "up_proj", e.count, e.intermediate_size);
+  return b.GroupedLinear(b.Mul(b.Act(gate, ActivationOf(b, c)), up), ids, p + "down_proj", e.count,
+                         c.hidden_size);
+}
 
 ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix, ValueId x,
                  int64_t width) {

@@ -9,9 +9,9 @@
 
 namespace vllm::models {
 
-// MakeRope, with problems reported to the builder.
-vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context,
-                         const weights::Rope& rope);
+// MakeRope for heads of head_dim (0: the configuration's), with problems reported to the builder.
+vt::ir::RopeAttrs RopeOf(vt::ir::Builder& b, const BuildContext& context, const weights::Rope& rope,
+                         int64_t head_dim = 0);
 
 // The configuration's hidden_act; one that is not implemented fails the build.
 vt::ir::Activation ActivationOf(vt::ir::Builder& b, const weights::Config& c);
@@ -39,6 +39,11 @@ vt::ir::ValueId LmHead(vt::ir::Builder& b, const weights::Config& c, vt::ir::Val
 // down(act(gate(x)) * up(x)) of `width` between, names "<prefix>gate_proj" and so on.
 vt::ir::ValueId GatedMlp(vt::ir::Builder& b, const weights::Config& c, const std::string& prefix,
                          vt::ir::ValueId x, int64_t width);
+
+// What the experts `ids` [T, k] of "<prefix>experts." make of x [T, hidden_size]: [T, k,
+// hidden_size].
+vt::ir::ValueId GatedExperts(vt::ir::Builder& b, const weights::Config& c,
+                             const std::string& prefix, vt::ir::ValueId x, vt::ir::ValueId ids);
 
 // The layer's MLP: a gated one, or experts where the configuration says so. Names
 // "<prefix>gate_proj" or "<prefix>experts.gate_proj" and so on.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/json.h"
 #include "base/strings.h"
 
 namespace vllm::models {
@@ -17,7 +18,7 @@ double Llama3Frequency(const weights::Rope& r, double frequency) {
   const double original = static_cast<double>(r.original_max_position_embeddings);
   const double wavelength = 2 * pi / frequency;
   if (wavelength < original / r.high_freq_factor) return frequency;
-  if (wavelength > original / r.low_freq_factor) return frequency / r.factor;
+  if (wavelength >= original / r.low_freq_factor) return frequency / r.factor;
   const double smooth =
       (original / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
   return (1 - smooth) * frequency / r.factor + smooth * frequency;
@@ -47,6 +48,9 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
   attrs.interleaved = interleaved;
   attrs.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * r.partial_rotary_factor);
   attrs.rotary_dim -= attrs.rotary_dim % 2;
+  // Proportional: pairs are those of the whole head, of which the first ones turn.
+  const int64_t turning = attrs.rotary_dim / 2;
+  if (r.type == "proportional") attrs.rotary_dim = head_dim;
   const auto dim = static_cast<double>(attrs.rotary_dim);
   const auto original = static_cast<double>(r.original_max_position_embeddings);
 
@@ -85,14 +89,15 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
                                      attrs.rotary_dim / 2)};
     }
   } else if (r.type != "default" && r.type != "linear" && r.type != "dynamic" &&
-             r.type != "llama3") {
+             r.type != "llama3" && r.type != "proportional") {
     return base::Error{base::Code::kUnsupported,
                        fmt::format("rope type '{}' is not implemented", base::Printable(r.type))};
   }
 
   for (int64_t i = 0; i < attrs.rotary_dim / 2; ++i) {
     double f = std::pow(theta, -2.0 * static_cast<double>(i) / dim);
-    if (r.type == "linear") f /= r.factor;
+    if (r.type == "linear" || r.type == "proportional") f /= r.factor;
+    if (i >= turning) f = 0;
     if (r.type == "longrope") {
       const bool beyond = static_cast<double>(max_model_len) > original;
       f /= (beyond ? r.long_factor : r.short_factor)[static_cast<size_t>(i)];
@@ -103,15 +108,38 @@ base::Result<vt::ir::RopeAttrs> MakeRope(const weights::Rope& r, int64_t head_di
       f = f / r.factor * ramp + f * (1 - ramp);
     }
     if (!r.frequency_factors.empty()) {
-      if (i >= static_cast<int64_t>(r.frequency_factors.size())) {
+      if (attrs.rotary_dim / 2 != static_cast<int64_t>(r.frequency_factors.size())) {
         return base::Error{base::Code::kCorrupt,
-                           "rope_freqs.weight is shorter than half of the rotary dimension"};
+                           fmt::format("tensor 'rope_freqs.weight' has {} numbers for {} pairs",
+                                       r.frequency_factors.size(), attrs.rotary_dim / 2)};
       }
       f /= r.frequency_factors[static_cast<size_t>(i)];
     }
     attrs.frequencies.push_back(static_cast<float>(f));
   }
   return attrs;
+}
+
+void SkipEvery(int64_t interval, weights::Config& c) {
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i)
+    c.unrotated_layers.push_back((i + 1) % interval == 0);
+}
+
+base::Status ReadUnrotated(const boost::json::object& o, weights::Config& c) {
+  const boost::json::value* list = o.if_contains("no_rope_layers");
+  if (list == nullptr || list->is_null()) {
+    SkipEvery(c.IntOption("no_rope_layer_interval"), c);
+    return {};
+  }
+  const boost::json::array* values = list->if_array();
+  if (values == nullptr || static_cast<int64_t>(values->size()) != c.num_hidden_layers)
+    return base::Error{base::Code::kCorrupt, "field 'no_rope_layers' must list every layer"};
+  for (const boost::json::value& v : *values) {
+    if (v != 0 && v != 1)
+      return base::Error{base::Code::kCorrupt, "field 'no_rope_layers' must hold 0 and 1 alone"};
+    c.unrotated_layers.push_back(v == 0);
+  }
+  return {};
 }
 
 }  // namespace vllm::models

@@ -1,5 +1,4 @@
 // SmolLM3: Llama's layers, of which every fourth doesn't rotate.
-#include "base/json.h"
 #include "base/strings.h"
 #include "vllm/models/parts.h"
 #include "vllm/weights/gguf_reader.h"
@@ -27,29 +26,6 @@ ValueId BuildSmolLm3(Builder& b, const BuildContext& context) {
   return LmHead(b, c, b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps));
 }
 
-void SkipEvery(int64_t interval, weights::Config& c) {
-  for (int64_t i = 0; i < c.num_hidden_layers; ++i)
-    c.unrotated_layers.push_back((i + 1) % interval == 0);
-}
-
-// no_rope_layers has a 1 for each layer that does rotate.
-base::Status ReadJson(const boost::json::object& o, weights::Config& c) {
-  const boost::json::value* list = o.if_contains("no_rope_layers");
-  if (list == nullptr || list->is_null()) {
-    SkipEvery(c.IntOption("no_rope_layer_interval"), c);
-    return {};
-  }
-  const boost::json::array* values = list->if_array();
-  if (values == nullptr || static_cast<int64_t>(values->size()) != c.num_hidden_layers)
-    return base::Error{base::Code::kCorrupt, "field 'no_rope_layers' must list every layer"};
-  for (const boost::json::value& v : *values) {
-    if (v != 0 && v != 1)
-      return base::Error{base::Code::kCorrupt, "field 'no_rope_layers' must hold 0 and 1 alone"};
-    c.unrotated_layers.push_back(v == 0);
-  }
-  return {};
-}
-
 weights::Family SmolLm3() {
   return {.name = "smollm3",
           .architecture = "SmolLM3ForCausalLM",
@@ -64,7 +40,7 @@ weights::Family SmolLm3() {
           .gguf_interleaved = true,
           .options = {{.json = "no_rope_layer_interval", .fallback = 4, .least = 1}},
           .known = {"no_rope_layers"},
-          .read_json = ReadJson,
+          .read_json = ReadUnrotated,
           // llama.cpp's graph knows it; a file doesn't say.
           .read_gguf = [](weights::GgufReader&, weights::Config& c) { SkipEvery(4, c); }};
 }

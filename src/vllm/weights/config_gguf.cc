@@ -73,7 +73,12 @@ void ReadRopeKeys(GgufReader& r, Config& c) {
   const double factor = r.Number("rope.scaling.factor", r.Number("rope.scale_linear", 0));
   const bool own_local = FamilyOf(c).own_local_rope;
   c.rope_local = c.rope;
-  if (own_local) c.rope_local.theta = FamilyOf(c).local_rope_theta;
+  if (own_local) {
+    c.rope_local.theta = FamilyOf(c).local_rope_theta;
+    c.rope_local.partial_rotary_factor =
+        static_cast<double>(r.Int("rope.dimension_count_swa", rotary)) /
+        static_cast<double>(c.head_dim);
+  }
   c.rope_local.theta = r.Number("rope.freq_base_swa", c.rope_local.theta);
 
   if (type == "yarn") {
@@ -151,13 +156,15 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, GgufReader
   }
   c.num_hidden_layers = r.Int("block_count");
   if (c.num_hidden_layers > c.nextn_layers) c.num_hidden_layers -= c.nextn_layers;
-  // A file whose layers all have experts may lack it.
-  c.intermediate_size =
-      FamilyOf(c).experts ? r.Int("feed_forward_length", 0) : r.Int("feed_forward_length");
   const std::vector<std::string_view>& known = FamilyOf(c).known;
   const auto own = [&](std::string_view name) {
     return std::find(known.begin(), known.end(), name) != known.end();
   };
+  // A file whose layers all have experts may lack it.
+  if (!own("feed_forward_length")) {
+    c.intermediate_size =
+        FamilyOf(c).experts ? r.Int("feed_forward_length", 0) : r.Int("feed_forward_length");
+  }
   if (const auto list = m.Ints(r.Key("attention.head_count"));
       list && !list->empty() && own("attention.head_count")) {
     c.layer_heads = *list;
@@ -165,7 +172,8 @@ void ReadSizeKeys(const GgufMetadata& m, const GgufShapeOf& shape_of, GgufReader
   } else {
     c.num_heads = r.Int("attention.head_count");
   }
-  c.num_kv_heads = r.Int("attention.head_count_kv", c.num_heads);
+  c.num_kv_heads =
+      own("attention.head_count_kv") ? c.num_heads : r.Int("attention.head_count_kv", c.num_heads);
   c.max_position_embeddings = r.Int("context_length");
   if (r.error()) return;
   if (c.num_hidden_layers < 1 || c.num_hidden_layers > 1 << 12) {
@@ -229,9 +237,9 @@ void ReadExpertKeys(GgufReader& r, Config& c) {
   const int64_t of_layer = e.per_token > 0 ? c.intermediate_size / e.per_token : 0;
   e.intermediate_size = r.Int("expert_feed_forward_length",
                               options->size_is_intermediate ? c.intermediate_size : of_layer);
-  if (options->deepseek) {
+  if (options->deepseek || r.Has("leading_dense_block_count")) {
     // What is not said is the family's.
-    if (const int64_t scores = r.Int("expert_gating_func", 0); scores != 0)
+    if (const int64_t scores = r.Int("expert_gating_func", 0); scores != 0 && options->deepseek)
       e.sigmoid = e.bias = scores == 2;
     const int64_t shared = r.Int("expert_shared_count", 0);
     const int64_t dense = r.Int("leading_dense_block_count", 0);
@@ -240,11 +248,13 @@ void ReadExpertKeys(GgufReader& r, Config& c) {
     if (shared < 0 || shared > 1 << 10 || e.intermediate_size > 1 << 20)
       r.Fail(Code::kCorrupt, "expert_shared_count", fmt::format("is {}", shared));
     if (r.error()) return;
-    e.shared_intermediate_size = shared * e.intermediate_size;
+    e.shared_intermediate_size = r.Has("expert_shared_count")
+                                     ? shared * e.intermediate_size
+                                     : r.Int("expert_shared_feed_forward_length", 0);
     std::fill_n(c.sparse_layers.begin(), dense, false);
     e.groups = std::max<int64_t>(r.Int("expert_group_count", 1), 1);
     e.top_groups = std::max<int64_t>(r.Int("expert_group_used_count", 1), 1);
-    e.normalise = r.Number("expert_weights_norm", 0) != 0;
+    e.normalise = r.Number("expert_weights_norm", options->deepseek ? 0 : 1) != 0;
     const double scale = r.Number("expert_weights_scale", 1);
     e.scale = scale == 0 ? 1 : scale;
   } else if (e.shared_intermediate_size > 0) {

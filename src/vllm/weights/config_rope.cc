@@ -149,8 +149,8 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
                  fmt::format("{}.{} is {}, which makes no sense", where, field, value)};
   };
   const auto positive = [](double v) { return std::isfinite(v) && v > 0; };
-  constexpr std::array<std::string_view, 6> kTypes = {"default", "linear", "dynamic",
-                                                      "llama3",  "yarn",   "longrope"};
+  constexpr std::array<std::string_view, 7> kTypes = {
+      "default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"};
   if (std::find(kTypes.begin(), kTypes.end(), rope.type) == kTypes.end()) {
     return Error{Code::kUnsupported,
                  fmt::format("{}.rope_type '{}' is not implemented (these are: {})", where,
@@ -184,7 +184,7 @@ Status CheckRope(std::string_view where, int64_t max_position_embeddings, Rope& 
   }
   if (rope.type == "llama3") {
     if (!positive(rope.low_freq_factor)) return bad("low_freq_factor", rope.low_freq_factor);
-    if (!positive(rope.high_freq_factor) || rope.high_freq_factor <= rope.low_freq_factor) {
+    if (!positive(rope.high_freq_factor) || rope.high_freq_factor < rope.low_freq_factor) {
       return bad("high_freq_factor", rope.high_freq_factor);
     }
   }

@@ -10,11 +10,12 @@ std::vector<float> RopeTable(const ir::RopeAttrs& attrs, int64_t positions) {
   std::vector<float> table;
   table.reserve(static_cast<size_t>(positions) * attrs.frequencies.size() * 2);
   for (int64_t p = 0; p < positions; ++p) {
+    const double magnitude = attrs.MagnitudeAt(p);
     for (const float frequency : attrs.frequencies) {
       // The angle is rounded to f32, as the models' own code computes it.
       const float angle = static_cast<float>(p) * frequency;
-      table.push_back(static_cast<float>(std::cos(static_cast<double>(angle)) * attrs.magnitude));
-      table.push_back(static_cast<float>(std::sin(static_cast<double>(angle)) * attrs.magnitude));
+      table.push_back(static_cast<float>(std::cos(static_cast<double>(angle)) * magnitude));
+      table.push_back(static_cast<float>(std::sin(static_cast<double>(angle)) * magnitude));
     }
   }
   return table;

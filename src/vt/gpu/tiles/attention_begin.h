@@ -32,8 +32,7 @@ struct KeyRange {
 GPU_FN KeyRange KeysOf(const AttentionListSpec& s, int request, int begin, int end) {
   KeyRange k = {0, s.seq_lens[request]};
   if (s.causal != 0) k.last = ::gpu::min(k.last, s.positions[end - 1] + 1);
-  if (s.window > 0) k.first = ::gpu::max(0, s.positions[begin] - s.window + 1);
-  k.first = ::gpu::min(k.first, k.last);
+  k.first = ::gpu::min(FirstKey(s.window, s.positions[begin]), k.last);
   return k;
 }
 

@@ -67,7 +67,7 @@ struct PrefillTile {
     const int all_rows = ::gpu::waves() * kWaveRows;
     for (int row = ::gpu::thread(); row < all_rows; row += ::gpu::threads()) {
       const int position = a.positions[TokenOf(row)];
-      limits[2 * row] = a.window > 0 ? ::gpu::max(0, position - a.window + 1) : 0;
+      limits[2 * row] = FirstKey(a.window, position);
       limits[2 * row + 1] = a.causal != 0 ? ::gpu::min(position + 1, tile.last) : tile.last;
     }
     for (int i = ::gpu::thread(); i < all_rows * kPacks; i += ::gpu::threads()) {

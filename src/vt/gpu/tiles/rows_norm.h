@@ -22,7 +22,7 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
-    if (kPlain && at < a.work.width) LoadValues<kPlain>(a.w + at, a.work.width - at, w[h]);
+    if (kPlain && a.w != nullptr && at < a.work.width) LoadValues<kPlain>(a.w + at, a.work.width - at, w[h]);
   }
   ::gpu::launch_dependents();
   ::gpu::wait_predecessor();
@@ -113,13 +113,13 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
-    if (!kPlain && at < width) LoadValues<kPlain>(a.w + at, width - at, w[h]);
+    if (!kPlain && a.w != nullptr && at < width) LoadValues<kPlain>(a.w + at, width - at, w[h]);
     if (at < width) finish(at, held[h], w[h]);
   }
   for (int at = first + kHeld * step; at < width; at += step) {
-    float v[kN], g[kN];
+    float v[kN], g[kN] = {};
     load(at, v);
-    LoadValues<kPlain>(a.w + at, width - at, g);
+    if (a.w != nullptr) LoadValues<kPlain>(a.w + at, width - at, g);
     finish(at, v, g);
   }
 }
