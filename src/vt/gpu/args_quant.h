@@ -150,10 +150,11 @@ struct QuantDivisor {
 
 // Few rows of a quantised x: y = x W^T (+ bias) (+ residual), or act(x W0^T) * (x W1^T).
 //
-// A wave has a unit: kQuantUnit rows of one segment, or for an act_mul half of them of segment 0
-// and half of segment 1, which are of one format. Lanes have blocks of 32 values of k. The k of a
-// unit is split over `parts` waves of a block, which has `groups` units. As many rows of x as the
-// kernel's name says are taken at once; block_y() counts such groups.
+// A wave has units, one after the other: kQuantUnit rows of one segment, or for an act_mul half of
+// them of segment 0 and half of segment 1, which are alike. Lanes have blocks of 32 values of k. A
+// block takes `groups` units at a time. Where the grid has room for all units at once, the k of a
+// unit may be split over `parts` waves. As many rows of x as the kernel's name says are taken at
+// once; block_y() counts such groups.
 struct QuantGemvArgs {
   const Header* header = nullptr;
   QuantRows x;
@@ -168,16 +169,22 @@ struct QuantGemvArgs {
 };
 inline constexpr int kQuantUnit = 2;
 inline constexpr int kQuantGemvThreads = 256;
+inline constexpr int kQuantExpertsUpThreads = 384;
+
+// A row of values.
+struct TypedRow {
+  const void* p = nullptr;
+  ValueType type = ValueType::kF32;
+};
 
 // The same of one row of x that each block quantises for itself: rms_norm(x), where there is a
-// norm, or fn(x) * b. (linear.x has only its size.)
+// norm, else fn(x) * b, else x. (linear.x has only its size.)
 struct QuantFromArgs {
   QuantGemvArgs linear;
-  View x, b;  // b.rows.base: nullptr for none
+  TypedRow x, b;  // b.p: nullptr for none
   RowFn fn = RowFn::kNone;
   RowNorm norm;          // w: nullptr for none
   int32_t x_offset = 0;  // of the quantised row in shared memory, behind the sums of waves
-  int32_t low_bytes[kQuantSegments] = {};  // of a block of each segment: what is asked for first
 };
 
 // Such a linear whose rows are heads of q, k and v: the block that comes last of those of a head

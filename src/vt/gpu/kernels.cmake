@@ -36,8 +36,10 @@ set(gpu_kernel_files
   quant_expert_tile_bf16.cu
   quant_expert_tile_f16.cu
   quant_expert_tile_f32.cu
-  quant_gemv.cu
-  quant_gemv_more.cu
+  quant_gemv_1.cu
+  quant_gemv_2.cu
+  quant_gemv_4.cu
+  quant_gemv_8.cu
   quant_tile_bf16.cu
   quant_tile_f16.cu
   quant_tile_f32.cu

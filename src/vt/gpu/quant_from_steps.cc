@@ -110,30 +110,32 @@ void CompileQuantFrom(const Context& c, ir::NodeId id) {
   LaunchConfig& config = launch.config;
   int64_t before = std::max<int64_t>(config.shared_bytes, kRowsScratch * 4);
   if (heads) {
-    // Blocks of whole heads.
+    // Blocks are of one head.
     h.write = WriteOf(c, n);
     const int64_t units = h.write.kv.head_dim / kQuantUnit;
-    int64_t groups = launch.plan.groups;
-    while (units % groups != 0) groups /= 2;
-    launch.args.groups = static_cast<int>(groups);
-    config.grid_x = static_cast<unsigned>(launch.args.units / groups);
-    config.threads = static_cast<unsigned>(launch.plan.parts * groups * c.device.properties.wave);
-    h.head_blocks = static_cast<int32_t>(units / groups);
+    const int64_t heads = launch.args.units / units, groups = launch.plan.groups;
+    h.head_blocks = static_cast<int32_t>(std::min(
+        (units + groups - 1) / groups,
+        launch.plan.parts == 1 ? std::max<int64_t>(1, launch.plan.blocks / heads) : units));
+    config.grid_x = static_cast<unsigned>(heads * h.head_blocks);
     h.counters = BlockCounters(c);
     before = std::max<int64_t>(before, int64_t{h.write.kv.head_dim} * 4);
   }
   QuantFromArgs& a = h.from;
   a.linear = launch.args;
-  a.x = ViewOf(c, f.linear.x);
-  if (f.b != ir::kNone) a.b = ViewOf(c, f.b);
+  const auto row = [&](ir::ValueId v) -> TypedRow {
+    return {c.RowsOf(v).base, ValueTypeOf(c.value(v).dtype)};
+  };
+  a.x = row(f.linear.x);
+  if (f.b != ir::kNone) a.b = row(f.b);
   a.fn = f.fn;
   if (f.norm_w != ir::kNone) a.norm = {c.Vector(f.norm_w), f.norm.eps, f.norm.weight_offset};
   a.x_offset = static_cast<int32_t>((before + 15) / 16 * 16);
-  for (size_t i = 0; i < f.linear.weights.size(); ++i)
-    a.low_bytes[i] = 4 * kQuantSpecs[static_cast<int>(a.linear.segments[i].w.format)].low_bits;
   config.shared_bytes = static_cast<unsigned>(a.x_offset + k + k / 32 * int64_t{sizeof(QuantSum)});
-  if (heads) return c.Emit(id, "quant_heads", c.device.value_type, config, h);
-  c.Emit(id, "quant_gemv_from", c.device.value_type, config, a);
+  if (!heads) return c.Emit(id, "quant_gemv_from" + launch.suffix, config, a);
+  // By formats of the usual type of values alone.
+  const DType type = c.device.value_type;
+  c.Emit(id, "quant_heads" + (type == DType::kBF16 ? launch.suffix : ""), type, config, h);
 }
 
 bool SupportsQuantFrom(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "vt/gpu/quant_sets.h"
+
 namespace vt::gpu {
 namespace {
 
@@ -10,26 +12,45 @@ int64_t FloorPowerOfTwo(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
 
-// Waves that a multiprocessor holds at once of the kernels of 128 registers.
-constexpr int64_t kWavesOfUnit = 16;
+// Waves that a multiprocessor holds at once of the kernels of one row, and of those of more.
+constexpr int64_t kWavesOfUnit = 24, kWavesOfUnitMore = 16;
 
 }  // namespace
+
+std::string QuantSetSuffix(std::span<const QuantSegment> segments) {
+  using enum QuantFormat;
+  uint32_t all = 0;
+  const auto bit = [](QuantFormat f) { return uint32_t{1} << static_cast<int>(f); };
+  for (const QuantSegment& s : segments) all |= bit(s.w.format);
+  const auto has = [&](auto... formats) { return (all & ~(bit(formats) | ...)) == 0; };
+#define VT_SET(suffix, ...) \
+  if (has(__VA_ARGS__)) return #suffix;
+  VT_QUANT_SETS(VT_SET)
+#undef VT_SET
+  return "";
+}
 
 QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks,
                             const DeviceFacts& device) {
   QuantGemvPlan plan;
   plan.at_once = rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;
+  units = std::max<int64_t>(units, 1);
   const int64_t multiprocessors = std::max(device.properties.units, 1);
   const int64_t wave = device.properties.wave, most_waves = kQuantGemvThreads / wave;
+  const int64_t resident =
+      multiprocessors * (plan.at_once == 1 ? kWavesOfUnit : kWavesOfUnitMore) * 32 / wave;
   // k is split where waves would be missing, as long as each part has work for all lanes.
   const int64_t parts =
-      std::min({FloorPowerOfTwo(multiprocessors * kWavesOfUnit / std::max<int64_t>(units, 1)),
-                FloorPowerOfTwo(blocks / wave), most_waves});
+      std::min({FloorPowerOfTwo(resident / units), FloorPowerOfTwo(blocks / wave), most_waves});
   // Small blocks even out what multiprocessors have to do, where there is little of it.
   const int64_t waves =
       std::clamp(FloorPowerOfTwo(units * parts / multiprocessors), parts, most_waves);
   plan.parts = static_cast<int>(parts);
   plan.groups = static_cast<int>(waves / parts);
+  // As many blocks as are there at once, all with the same number of units as far as that goes.
+  const int64_t at_once = std::max<int64_t>(resident / waves, 1) * plan.groups;
+  const int64_t rounds = (units + at_once - 1) / at_once, each = plan.groups * rounds;
+  plan.blocks = parts == 1 ? (units + each - 1) / each : (units + plan.groups - 1) / plan.groups;
   plan.shared_bytes = waves * kQuantUnit * plan.at_once * int64_t{sizeof(float)};
   return plan;
 }

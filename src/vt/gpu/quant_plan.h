@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "vt/gpu/args_quant.h"
 #include "vt/gpu/context.h"
@@ -16,9 +17,13 @@ inline int64_t QuantTokens(QuantFormat f) { return f == QuantFormat::kF8_32 ? 1 
 
 struct QuantGemvPlan {
   int at_once = 1;            // rows of x that a wave takes
-  int parts = 1, groups = 1;  // waves that share a unit's k; units a block
+  int parts = 1, groups = 1;  // waves that share a unit's k; units that a block has at once
+  int64_t blocks = 1;         // which may have units one after the other
   int64_t shared_bytes = 0;
 };
+
+// The end of the name of a kernel that knows the formats of these segments (quant_sets.h).
+std::string QuantSetSuffix(std::span<const QuantSegment> segments);
 
 // `rows` of x, units of all segments, blocks of 32 values a row.
 QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks, const DeviceFacts& device);

@@ -167,7 +167,8 @@ QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantR
   launch.plan = plan;
   a.parts = plan.parts;
   a.groups = plan.groups;
-  launch.config.grid_x = static_cast<unsigned>((a.units + plan.groups - 1) / plan.groups);
+  launch.suffix = QuantSetSuffix({a.segments, static_cast<size_t>(a.segment_count)});
+  launch.config.grid_x = static_cast<unsigned>(plan.blocks);
   launch.config.grid_y = static_cast<unsigned>((a.x.most_rows + plan.at_once - 1) / plan.at_once);
   launch.config.threads =
       static_cast<unsigned>(plan.parts * plan.groups * c.device.properties.wave);
@@ -181,7 +182,8 @@ void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l) {
   for (size_t begin = 0; begin < l.weights.size();) {
     const QuantGemvLaunch launch = QuantGemvOf(c, l, QuantRowsOf(c, l.x), c.RowsOf(l.out),
                                                ValueTypeOf(c.value(l.out).dtype), begin, column);
-    c.Emit(id, fmt::format("quant_gemv_{}", launch.plan.at_once), launch.config, launch.args);
+    c.Emit(id, fmt::format("quant_gemv_{}{}", launch.plan.at_once, launch.suffix), launch.config,
+           launch.args);
   }
 }
 

@@ -1,6 +1,7 @@
 // Launches of nodes with quantised matrices or activations.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "vt/gpu/args_quant.h"
@@ -38,6 +39,7 @@ void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l);
 struct QuantGemvLaunch {
   QuantGemvArgs args;
   QuantGemvPlan plan;
+  std::string suffix;  // of its formats
   LaunchConfig config;
 };
 QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantRows& x,

@@ -75,8 +75,12 @@ TEST_P(QuantKernels, GemvIsTheProductOfWhatTheBlocksMean) {
       a.parts = parts;
       a.groups = 2;
       const int at_once = tokens == 3 ? 4 : tokens == 7 ? 8 : tokens;
-      RunKernel(fmt::format("quant_gemv_{}", at_once), a,
-                {.grid_x = 3,
+      // By the kernel of the format and by that of all, one unit a wave and more.
+      const bool alone = tokens % 2 == 1;
+      RunKernel(fmt::format("quant_gemv_{}{}", at_once,
+                            alone ? QuantSetSuffix({a.segments, 1}) : std::string()),
+                a,
+                {.grid_x = alone || parts > 1 ? 3 : 2,
                  .threads = parts * 2 * emulated::WaveSize(),
                  .shared_bytes = parts * 2 * kQuantUnit * at_once * 4});
       for (int t = 0; t < tokens; ++t) {
@@ -268,12 +272,14 @@ DeviceFacts H200() {
 TEST(QuantPlan, PartsOfKFillTheDevice) {
   const QuantGemvPlan few = PlanQuantGemv(1, QuantUnits(1024, false), 128, H200());
   EXPECT_EQ(few.at_once, 1);
-  EXPECT_EQ(few.parts, 4);  // 512 units of the 2112 waves that there are
+  EXPECT_EQ(few.parts, 4);  // 512 units of the 3168 waves that there are
   const QuantGemvPlan many = PlanQuantGemv(5, QuantUnits(12288, true), 128, H200());
   EXPECT_EQ(many.at_once, 8);
   EXPECT_EQ(many.parts, 1);
   EXPECT_EQ(many.groups, 8);
   EXPECT_EQ(many.shared_bytes, 8 * 2 * 8 * 4);
+  // Every wave has as many units one after the other.
+  EXPECT_EQ(many.blocks, (12288 + 47) / 48);  // 2112 waves: six rounds of 2048
   // No part has less than a block for every lane.
   EXPECT_EQ(PlanQuantGemv(1, 8, 32, H200()).parts, 1);
 }

@@ -1,16 +1,19 @@
+#include "vt/gpu/quant_sets.h"
 #include "vt/gpu/tiles/quant_from.h"
 
 namespace vt::gpu {
 
+using enum QuantFormat;
+
 // One row of values.
-GPU_KERNEL_BLOCKS(quant_gemv_from_f32, QuantFromArgs, kQuantGemvThreads, 2) {
-  QuantGemvFrom<float>(args);
-}
-GPU_KERNEL_BLOCKS(quant_gemv_from_bf16, QuantFromArgs, kQuantGemvThreads, 2) {
-  QuantGemvFrom<::gpu::bf16>(args);
-}
-GPU_KERNEL_BLOCKS(quant_gemv_from_f16, QuantFromArgs, kQuantGemvThreads, 2) {
-  QuantGemvFrom<::gpu::f16>(args);
+#define KERNEL(suffix, ...)                                                         \
+  GPU_KERNEL_BLOCKS(quant_gemv_from##suffix, QuantFromArgs, kQuantGemvThreads, 3) { \
+    QuantGemvFrom<QuantSet<__VA_ARGS__>>(args);                                     \
+  }
+VT_QUANT_SETS(KERNEL)
+#undef KERNEL
+GPU_KERNEL_BLOCKS(quant_gemv_from, QuantFromArgs, kQuantGemvThreads, 2) {
+  QuantGemvFrom<QuantSet<VT_QUANT_ALL>>(args);
 }
 
 }  // namespace vt::gpu

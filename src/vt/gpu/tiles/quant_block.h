@@ -76,6 +76,27 @@ class QuantRow {
   const char *low_, *high_, *block_, *super_;
 };
 
+// The same where a matrix's blocks are counted through; those formats that have superblocks have
+// eight blocks a superblock in every row.
+template <QuantFormat kF>
+GPU_FN QuantWords LoadWords(const QuantPlanes& p, int64_t at) {
+  constexpr QuantSpec kSpec = kQuantSpec<kF>;
+  QuantWords w;
+  LoadQuant<4 * kSpec.low_bits>(p.low + at * (4 * kSpec.low_bits), w.low);
+  LoadQuant<4 * kSpec.high_bits>(p.high + at * (4 * kSpec.high_bits), w.high);
+  LoadQuant<kSpec.block>(p.block + at * kSpec.block, &w.block);
+  LoadQuant<kSpec.super>(p.super + at / 8 * kSpec.super, w.super);
+  return w;
+}
+template <QuantFormat kF>
+GPU_FN void PrefetchWords(const QuantPlanes& p, int64_t at) {
+  constexpr QuantSpec kSpec = kQuantSpec<kF>;
+  ::gpu::prefetch(p.low + at * (4 * kSpec.low_bits));
+  if (kSpec.high_bits != 0) ::gpu::prefetch(p.high + at * (4 * kSpec.high_bits));
+  if (kSpec.block != 0) ::gpu::prefetch(p.block + at * kSpec.block);
+  if (kSpec.super != 0) ::gpu::prefetch(p.super + at / 8 * kSpec.super);
+}
+
 // Codes as bytes, four of neighbouring values a word.
 template <QuantFormat kF>
 GPU_FN void CodesOf(const QuantWords& w, int (&codes)[8]) {
@@ -259,6 +280,20 @@ GPU_FN void WithFormat(QuantFormat format, F f) {
       return;
     case kPlain:
       return;
+  }
+}
+
+// The same where a kernel knows which formats it will meet: f of the last for any but the others.
+template <QuantFormat... kFormats>
+struct QuantSet {};
+template <QuantFormat kFirst, QuantFormat... kMore, class F>
+GPU_FN void WithFormat(QuantSet<kFirst, kMore...>, QuantFormat format, F f) {
+  if constexpr (sizeof...(kMore) == 0) {
+    f(QuantFormatTag<kFirst>());
+  } else if (format == kFirst) {
+    f(QuantFormatTag<kFirst>());
+  } else {
+    WithFormat(QuantSet<kMore...>(), format, f);
   }
 }
 

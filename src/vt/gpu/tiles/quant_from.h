@@ -8,53 +8,50 @@
 
 namespace vt::gpu {
 
-// What the block's waves will read first is on its way while the row is made.
-GPU_FN void PrefetchRow(const QuantFromArgs& a) {
-  const QuantGemvArgs& l = a.linear;
-  const int waves = l.parts.by * l.groups.by;
-  const int unit = ::gpu::block() * l.groups.by + ::gpu::wave() / l.parts.by;
-  int s = 0;
-#pragma unroll
-  for (int i = 1; i < kQuantSegments; ++i)
-    if (i < l.segment_count && unit >= l.segments[i].first_unit) s = i;
-  const QuantSegment& segment = l.segments[s];
-  const int row = (unit - segment.first_unit) * kQuantUnit;
-  if (unit >= l.units || row >= segment.w.rows || ::gpu::wave() >= waves) return;
-  const int64_t bytes = int64_t{l.x.blocks} * a.low_bytes[s];
-  const char* from = segment.w.planes.low + row * bytes;
-  const int64_t size = row + 1 < segment.w.rows ? kQuantUnit * bytes : bytes;
-  for (int64_t at = ::gpu::lane() * 128; at < size; at += ::gpu::kWave * 128)
-    ::gpu::prefetch(from + at);
+// A chunk of a row of whichever type.
+GPU_FN void LoadChunk(const TypedRow& row, int at, float (&v)[kQuantizeValues]) {
+  if (row.type == ValueType::kF32) {
+    LoadValues<false>(static_cast<const float*>(row.p) + at, kQuantizeValues, v);
+  } else if (row.type == ValueType::kBF16) {
+    LoadValues<false>(static_cast<const ::gpu::bf16*>(row.p) + at, kQuantizeValues, v);
+  } else {
+    LoadValues<false>(static_cast<const ::gpu::f16*>(row.p) + at, kQuantizeValues, v);
+  }
 }
 
-// The row, quantised, in shared memory.
-template <class T>
-GPU_FN QuantRows RowInBlock(const QuantFromArgs& a) {
+// The row, quantised, in shared memory. `wait` is called where the norm's first weights are under
+// way.
+template <class Wait>
+GPU_FN QuantRows RowInBlock(const QuantFromArgs& a, Wait wait) {
   constexpr int kN = kQuantizeValues;
   QuantRows y;
   y.blocks = a.linear.x.blocks;
   y.codes = reinterpret_cast<int8_t*>(::gpu::shared()) + a.x_offset;
   y.sums = reinterpret_cast<QuantSum*>(y.codes + y.blocks * 32);
   const int width = y.blocks * 32;
-  const auto load = [&](int at, float(&v)[kN], bool) {
-    RowRefOf<T, false>(a.x, 0).load(at, kN, v);
-  };
   if (a.norm.w != nullptr) {
     NormRow(
-        a.norm, width, reinterpret_cast<float*>(::gpu::shared()), [] { return true; }, load,
+        a.norm, width, reinterpret_cast<float*>(::gpu::shared()),
+        [&] {
+          wait();
+          return true;
+        },
+        [&](int at, float(&v)[kN], bool) { LoadChunk(a.x, at, v); },
         [&](int at, const float(&v)[kN], bool live) { QuantizeValues(v, y, 0, at, live); });
   } else {
+    wait();
     // Waves go on together.
+#pragma unroll 1
     for (int first = ::gpu::wave() * ::gpu::kWave * kN; first < width;
          first += ::gpu::threads() * kN) {
       const int at = first + ::gpu::lane() * kN;
       float v[kN] = {};
       if (at < width) {
-        load(at, v, true);
-        ApplyFn(a.fn, 1, 0, v);
-        if (a.b.rows.base != nullptr) {
+        LoadChunk(a.x, at, v);
+        if (a.b.p != nullptr) {
           float b[kN];
-          RowRefOf<T, false>(a.b, 0).load(at, kN, b);
+          LoadChunk(a.b, at, b);
+          Activate(a.fn, v);
 #pragma unroll
           for (int j = 0; j < kN; ++j) v[j] *= b[j];
         }
@@ -66,24 +63,36 @@ GPU_FN QuantRows RowInBlock(const QuantFromArgs& a) {
   return y;
 }
 
-template <class T>
+template <class Formats>
 GPU_FN void QuantGemvFrom(const QuantFromArgs& a) {
   ::gpu::launch_dependents();
-  PrefetchRow(a);
-  ::gpu::wait_predecessor();
-  const QuantRows x = RowInBlock<T>(a);
-  QuantGemv<1>(a.linear).RunFrom(x, 0, [] {});
+  QuantGemv<Formats, 1, false> gemv(a.linear);
+  gemv.Begin(gemv.UnitsOfGrid(), a.linear.x.blocks);
+  gemv.Fetch();
+  const QuantRows x = RowInBlock(a, [&] {
+    ::gpu::wait_predecessor();
+    gemv.Expect(0);
+  });
+  gemv.Finish(x, 0);
 }
 
 // Attention begins on what was there before the launch before it had waited: so wait, then let it.
-template <class T>
+template <class T, class Formats>
 GPU_FN void QuantHeads(const QuantHeadsArgs& a) {
-  PrefetchRow(a.from);
-  ::gpu::wait_predecessor();
-  ::gpu::launch_dependents();
-  const QuantRows x = RowInBlock<T>(a.from);
-  QuantGemv<1>(a.from.linear).RunFrom(x, 0, [] {});
-  const int head = ::gpu::block() / a.head_blocks;
+  const QuantGemvArgs& l = a.from.linear;
+  const int head = ::gpu::block() / a.head_blocks, units = a.write.kv.head_dim / kQuantUnit;
+  QuantGemv<Formats, 1, false> gemv(l);
+  const int among = ::gpu::block() - head * a.head_blocks;
+  gemv.Begin({head * units + among * l.groups.by + ::gpu::wave() / l.parts.by,
+              a.head_blocks * l.groups.by, (head + 1) * units},
+             l.x.blocks);
+  gemv.Fetch();
+  const QuantRows x = RowInBlock(a.from, [&] {
+    ::gpu::wait_predecessor();
+    ::gpu::launch_dependents();
+    gemv.Expect(0);
+  });
+  gemv.Finish(x, 0);
   if (!LastOf(a.counters + head, a.head_blocks, reinterpret_cast<int*>(::gpu::shared()))) return;
   if (::gpu::wave() == 0) {
     const float* raw = a.raw + head * a.write.kv.head_dim;

@@ -4,43 +4,21 @@
 // A lane has blocks of 32 values of k, so that what a wave asks for at once stands side by side; of
 // kQuantUnit rows, so that x is read half as often. The first weights are asked for before the
 // kernel waits for the one before it: no kernel writes weights.
+//
+// Most launches are so short that a multiprocessor runs each instruction for the first time: then
+// code that is fetched costs more than code that is run. So a kernel knows the formats it will
+// meet, what is rare stands apart, and what repeats is a loop.
 #pragma once
 
 #include "vt/gpu/tiles/quant_block.h"
 #include "vt/gpu/tiles/quantize.h"
 #include "vt/gpu/tiles/rows_map.h"
+#include "vt/gpu/tiles/wave_sums.h"
 
 namespace vt::gpu {
 
-// The sums of N values over the wave, N a power of two of at most kWave: lane l has the sum of
-// value l / (kWave / N). Half of what a lane has is given away in each step.
-template <int kMask = ::gpu::kWave / 2, int N>
-GPU_FN float SumsOfWave(const float (&v)[N]) {
-  if constexpr (kMask == 0) {
-    return v[0];
-  } else if constexpr (N == 1) {
-    const float sum[1] = {v[0] + ::gpu::shuffle_xor(v[0], kMask)};
-    return SumsOfWave<kMask / 2>(sum);
-  } else {
-    const bool upper = (::gpu::lane() & kMask) != 0;
-    float sum[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) {
-      const float give = upper ? v[i] : v[i + N / 2], keep = upper ? v[i + N / 2] : v[i];
-      sum[i] = keep + ::gpu::shuffle_xor(give, kMask);
-    }
-    return SumsOfWave<kMask / 2>(sum);
-  }
-}
-
 GPU_FN QuantPlanes MovedBy(const QuantPlanes& p, int64_t bytes) {
   return {p.low + bytes, p.high + bytes, p.block + bytes, p.super + bytes};
-}
-
-// By value: a pointer to one of two arguments would put both into memory.
-GPU_FN QuantRows Either(bool first, const QuantRows& a, const QuantRows& b) {
-  return {first ? a.codes : b.codes, first ? a.sums : b.sums, first ? a.most_rows : b.most_rows,
-          first ? a.blocks : b.blocks};
 }
 
 GPU_FN int Quotient(int n, const QuantDivisor& d) { return n * d.inverse >> 16; }
@@ -101,39 +79,89 @@ GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x)
   return v * x.scale;
 }
 
-template <int kTokens>
+// Formats: a QuantSet of those that segments have. kAct: whether there may be an act_mul.
+template <class Formats, int kTokens, bool kAct>
 class QuantGemv {
  public:
+  // The units of a wave: every `step`-th before `end`.
+  struct Units {
+    int first, step, end;
+  };
+  // Where the weights of a unit stand, or those of it that an expert has, and what they multiply.
+  struct Item {
+    int unit = 0, segment = 0, choice = 0;
+    float weight = 1;
+  };
+  struct Span {
+    QuantRows x;
+    int row, begin, end;  // the first row of x; blocks of k
+  };
+
   GPU_FN explicit QuantGemv(const QuantGemvArgs& args)
       : a_(args),
-        act_(args.act != RowFn::kNone),
+        act_(kAct && args.act != RowFn::kNone),
         group_(Quotient(::gpu::wave(), args.parts)),
-        part_(::gpu::wave() - group_ * args.parts.by),
-        unit_(::gpu::block() * args.groups.by + group_) {}
+        part_(::gpu::wave() - group_ * args.parts.by) {}
+
+  // Those of a wave of a grid that shares them all out.
+  GPU_FN Units UnitsOfGrid() const {
+    return {::gpu::block() * a_.groups.by + group_, ::gpu::blocks() * a_.groups.by, a_.units};
+  }
 
   GPU_FN void Run() {
     ::gpu::launch_dependents();
-    RunFrom(a_.x, ::gpu::block_y() * kTokens, [] { ::gpu::wait_predecessor(); });
+    Begin(UnitsOfGrid(), a_.x.blocks);
+    ::gpu::wait_predecessor();
+    const int first = ::gpu::block_y() * kTokens;
+    Expect(first);
+    Finish(a_.x, first);
   }
 
-  // Of rows of x from `first` on. `wait` is called when the first weights are under way.
-  template <class Wait>
-  GPU_FN void RunFrom(const QuantRows& x, int first, Wait wait) {
-    const int share = Quotient(x.blocks + a_.parts.by - 1, a_.parts);
-    const int begin = part_ * share, end = ::gpu::min(begin + share, x.blocks);
-    const Addition addition = AdditionOf(first);
-    const auto waits = [&] {
-      wait();
-      added_ = addition.value();
-    };
-    float y[kValues] = {};
-    if (unit_ < a_.units) {
-      Multiply({segment(), 0, unit_}, x, first, begin, end, y, waits);
-    } else {
-      waits();
+  // The first weights of units are under way. A wave without a unit takes the last one's.
+  GPU_FN void Begin(const Units& units, int blocks) {
+    const int share = Quotient(blocks + a_.parts.by - 1, a_.parts);
+    units_ = units;
+    begin_ = part_ * share;
+    end_ = ::gpu::min(begin_ + share, blocks);
+    item_ = ItemOf(::gpu::min(units.first, units.end - 1));
+    live_ = units.first < units.end && part_ == 0;
+    Seek(item_.segment, item_.unit, 0, blocks);
+    Load(item_.segment, begin_);
+  }
+  // All others are brought near.
+  GPU_FN void Fetch() {
+    int line = begin_ + ::gpu::kWave;
+    for (int unit = units_.first; unit < units_.end; unit += units_.step) {
+      const Item item = ItemOf(unit);
+      Seek(item.segment, unit, 0, blocks_);
+      for (; line < end_; line += ::gpu::kWave) Touch(item.segment, line);
+      line = begin_;
     }
-    Keep(y);
-    Write<false>(first, CountOf(a_.header, a_.count) - first);
+    Seek(item_.segment, item_.unit, 0, blocks_);
+  }
+  // What the first unit's sums meet: to be called where the launch before has ended.
+  GPU_FN void Expect(int first) {
+    tokens_ = CountOf(a_.header, a_.count) - first;
+    added_ = Added(item_, first);
+  }
+  // y of rows of x from `first` on.
+  GPU_FN void Finish(const QuantRows& x, int first) {
+    Loop(
+        item_,
+        [&](const Item&) {
+          return Span{x, first, begin_, end_};
+        },
+        [&](Item& next) {
+          const int unit = next.unit + units_.step;
+          if (unit >= units_.end) return false;
+          next = ItemOf(unit);
+          Seek(next.segment, unit, 0, blocks_);
+          return true;
+        },
+        [&](const Item& item, float(&y)[kValues], const Item* next) {
+          Write(item, first, SumOfParts(y));
+          if (next != nullptr) added_ = Added(*next, first);
+        });
   }
 
   // See QuantExpertArgs. kTokens is 1.
@@ -142,32 +170,56 @@ class QuantGemv {
     ::gpu::launch_dependents();
     ::gpu::wait_predecessor();
     const int row = ::gpu::block_y();
-    const bool live = row < CountOf(a_.header, a_.count);
-    const bool shares = kSum && e.shared.codes != nullptr;
-    const int step = kSum ? a_.parts.by : 1, last = kSum ? e.chosen + (shares ? 1 : 0) : 1;
-    float y[kValues] = {};
-    for (int j = kSum ? part_ : 0; j < last; j += step) {
-      const bool shared = kSum && j == e.chosen;
-      const int pair = kSum ? row * e.chosen + j : row;
-      const int id = !live ? -1 : shared ? 0 : e.ids[pair];
-      if (unit_ >= a_.units || id < 0 || id >= e.experts) continue;
-      const QuantRows x = Either(shared, e.shared, a_.x);
-      const int share = kSum ? x.blocks : Quotient(x.blocks + a_.parts.by - 1, a_.parts);
-      const int begin = kSum ? 0 : part_ * share, end = ::gpu::min(begin + share, x.blocks);
-      float z[kValues] = {};
-      Multiply({shared ? 1 : segment(), id * e.expert_bytes, unit_}, x,
-               shared            ? row
-               : e.shared_x != 0 ? pair / e.chosen
-                                 : pair,
-               begin, end, z, [] {});
-      const float weight = !kSum    ? 1
-                           : shared ? LoadAt(AddressOf(e.gate, e.gate_type, row, 0), e.gate_type)
-                                    : e.weights[pair];
+    tokens_ = row < CountOf(a_.header, a_.count) ? 1 : 0;
+    const int step = kSum ? a_.parts.by : 1;
+    const int last = !kSum ? 1 : e.chosen + (e.shared.codes != nullptr ? 1 : 0);
+    const int unit = ::gpu::block() * a_.groups.by + group_;
+    Item item = ItemOf(::gpu::min(unit, a_.units - 1));
+    live_ = unit < a_.units && part_ == 0;
+    added_ = Added(item, row);
+    const auto span = [&](const Item& i) {
+      const bool shared = kSum && i.choice == e.chosen;
+      const int pair = kSum ? row * e.chosen + i.choice : row;
+      Span s{Either(shared, e.shared, a_.x), 0, 0, 0};
+      s.row = shared ? row : e.shared_x != 0 ? pair / e.chosen : pair;
+      const int share = kSum ? s.x.blocks : Quotient(s.x.blocks + a_.parts.by - 1, a_.parts);
+      s.begin = kSum ? 0 : part_ * share;
+      s.end = ::gpu::min(s.begin + share, s.x.blocks);
+      return s;
+    };
+    // The item's choice or the next one that there is.
+    const auto find = [&](Item& i) {
+      for (; i.choice < last; i.choice += step) {
+        const bool shared = kSum && i.choice == e.chosen;
+        const int pair = kSum ? row * e.chosen + i.choice : row;
+        const int id = shared ? 0 : e.ids[pair];
+        if (id < 0 || id >= e.experts) continue;
+        if (shared) i.segment = 1;
+        if (kSum)
+          i.weight = shared ? LoadAt(AddressOf(e.gate, e.gate_type, row, 0), e.gate_type)
+                            : e.weights[pair];
+        Seek(i.segment, i.unit, id * e.expert_bytes, span(i).x.blocks);
+        return true;
+      }
+      return false;
+    };
+    const Item place = item;
+    float sum[kValues] = {};
+    item.choice = kSum ? part_ : 0;
+    if (tokens_ != 0 && find(item)) {
+      Load(item.segment, span(item).begin);
+      Loop(
+          item, span,
+          [&](Item& next) {
+            next.choice += step;
+            return find(next);
+          },
+          [&](const Item& i, float(&y)[kValues], const Item*) {
 #pragma unroll
-      for (int i = 0; i < kValues; ++i) y[i] += weight * z[i];
+            for (int r = 0; r < kValues; ++r) sum[r] += i.weight * y[r];
+          });
     }
-    Keep(y);
-    Write<true>(row, live ? 1 : 0);
+    Write(place, row, SumOfParts(sum));
   }
 
   // See QuantExpertUpArgs. kTokens is 1, and k is not split.
@@ -176,23 +228,37 @@ class QuantGemv {
     ::gpu::launch_dependents();
     ::gpu::wait_predecessor();
     const int choices = e.chosen + (u.shared_y.codes != nullptr ? 1 : 0);
-    const int token = ::gpu::block_y() / choices, j = ::gpu::block_y() % choices;
+    const int token = ::gpu::block_y() / choices, j = ::gpu::block_y() - token * choices;
     const bool shared = j == e.chosen;
     const QuantRows y = Either(shared, u.shared_y, u.y);
     if (token >= CountOf(a_.header, a_.count) || ::gpu::block() >= y.blocks) return;
     const int pair = token * e.chosen + j, id = shared ? 0 : e.ids[pair];
-    const bool exists = id >= 0 && id < e.experts;
-    for (int i = ::gpu::wave(); i < 32; i += ::gpu::waves()) {
-      float z[kValues] = {};
-      if (exists) {
-        Multiply({shared ? 2 : 0, id * e.expert_bytes, ::gpu::block() * 32 + i}, a_.x,
-                 e.shared_x != 0 || shared ? token : pair, 0, a_.x.blocks, z, [] {});
+    const int first = ::gpu::block() * 32;
+    if (id >= 0 && id < e.experts) {
+      const int64_t moved = id * e.expert_bytes;
+      Item item{first + ::gpu::wave(), shared ? 2 : 0};
+      const auto seek = [&](int unit) { Seek(item.segment, unit, moved, a_.x.blocks); };
+      seek(item.unit);
+      Load(item.segment, 0);
+      for (int unit = item.unit; unit < first + 32; unit += ::gpu::waves()) {
+        seek(unit);
+        for (int line = 0; line < a_.x.blocks; line += ::gpu::kWave) Touch(item.segment, line);
       }
-#pragma unroll
-      for (int r = 0; r < kValues; ++r) z[r] = ::gpu::wave_sum(z[r]);
-      float gate[1] = {z[0]};
-      ApplyFn(a_.act, 1, 0, gate);
-      if (::gpu::lane() == 0) partial()[i] = gate[0] * z[1];
+      const Span x{a_.x, e.shared_x != 0 || shared ? token : pair, 0, a_.x.blocks};
+      Loop(
+          item, [&](const Item&) { return x; },
+          [&](Item& next) {
+            next.unit += ::gpu::waves();
+            if (next.unit >= first + 32) return false;
+            seek(next.unit);
+            return true;
+          },
+          [&](const Item& i, float(&z)[kValues], const Item*) {
+            const float v = Activated(SumsOfWave(z));
+            if (::gpu::lane() == 0) partial()[i.unit - first] = v;
+          });
+    } else {
+      for (int i = ::gpu::wave(); i < 32; i += ::gpu::waves()) partial()[i] = 0;
     }
     ::gpu::sync();
     if (::gpu::wave() != 0) return;
@@ -200,188 +266,188 @@ class QuantGemv {
     const int at = ::gpu::lane() % 4 * kQuantizeValues;
 #pragma unroll
     for (int i = 0; i < kQuantizeValues; ++i) v[i] = partial()[at + i];
-    QuantizeValues(v, y, shared ? token : pair, ::gpu::block() * 32 + at, ::gpu::lane() < 4);
+    QuantizeValues(v, y, shared ? token : pair, first + at, ::gpu::lane() < 4);
   }
 
  private:
-  static constexpr int kValues = kQuantUnit * kTokens;  // [tokens][rows of a unit]
-  // Blocks of each row that a lane has asked for.
-  static constexpr int kDepth = kTokens > 2 ? 1 : 2;
+  static constexpr int kValues = kQuantUnit * kTokens;   // [tokens][rows of a unit]
+  static constexpr int kLanes = ::gpu::kWave / kValues;  // that have the same of them, summed
 
-  GPU_FN int segment() const {
-    int s = 0;
+  // By value: a pointer to one of two arguments would put both into memory.
+  GPU_FN static QuantRows Either(bool first, const QuantRows& a, const QuantRows& b) {
+    return {first ? a.codes : b.codes, first ? a.sums : b.sums, first ? a.most_rows : b.most_rows,
+            first ? a.blocks : b.blocks};
+  }
+  GPU_FN static float* partial() { return reinterpret_cast<float*>(::gpu::shared()); }
+
+  GPU_FN Item ItemOf(int unit) const {
+    Item item;
+    item.unit = unit;
 #pragma unroll
     for (int i = 1; i < kQuantSegments; ++i)
-      if (i < a_.segment_count && !act_ && unit_ >= a_.segments[i].first_unit) s = i;
-    return s;
+      if (i < a_.segment_count && !act_ && unit >= a_.segments[i].first_unit) item.segment = i;
+    return item;
+  }
+  GPU_FN int RowOfUnit(const QuantSegment& segment, int unit) const {
+    return act_ ? unit : (unit - segment.first_unit) * kQuantUnit;
   }
 
-  // Where a unit's rows are: in segment s, or those of an act_mul in s and s + 1.
-  struct Place {
-    int s;
-    int64_t moved;  // bytes behind the segment's beginning
-    int unit;
-  };
-  // y += what blocks [begin, end) give, of rows of x from `first` on. `wait` is called when the
-  // first weights are under way.
-  template <class Wait>
-  GPU_FN void Multiply(const Place& place, const QuantRows& x, int first, int begin, int end,
-                       float (&y)[kValues], Wait wait) {
-    QuantPlanes planes[kQuantUnit];
-    int row[kQuantUnit];
+  // Loads are of this unit from here on, of rows of so many blocks.
+  GPU_FN void Seek(int segment, int unit, int64_t moved, int blocks) {
+    const QuantSegment& s = a_.segments[segment];
+    const int row = RowOfUnit(s, unit);
+    planes_ = MovedBy(s.w.planes, moved);
+    blocks_ = blocks;
+    place_[0] = row * blocks;
+    place_[1] = (act_ ? row : ::gpu::min(row + 1, s.w.rows - 1)) * blocks;
+    // Both matrices of an act_mul are alike.
+    if (act_) apart_ = a_.segments[segment + 1].w.planes.low - s.w.planes.low;
+  }
+  // f(tag of the format, planes, block of row r of the unit).
+  template <class F>
+  GPU_FN void EachRow(int segment, int line, F f) const {
+    const int b = ::gpu::min(line + ::gpu::lane(), blocks_ - 1);
+    WithFormat(Formats(), a_.segments[segment].w.format, [&](auto tag) {
 #pragma unroll
-    for (int r = 0; r < kQuantUnit; ++r) {
-      const QuantSegment& segment = a_.segments[act_ ? place.s + r : place.s];
-      planes[r] = MovedBy(segment.w.planes, place.moved);
-      row[r] = ::gpu::min(act_ ? place.unit : (place.unit - segment.first_unit) * kQuantUnit + r,
-                          segment.w.rows - 1);
+      for (int r = 0; r < kQuantUnit; ++r)
+        f(tag, kAct && r == 1 ? MovedBy(planes_, apart_) : planes_, place_[r] + b, r);
+    });
+  }
+  GPU_FN void Load(int segment, int line) {
+    EachRow(segment, line, [&](auto tag, const QuantPlanes& p, int at, int r) {
+      words_[r] = LoadWords<decltype(tag)::kFormat>(p, at);
+    });
+  }
+  GPU_FN void Touch(int segment, int line) const {
+    EachRow(segment, line, [&](auto tag, const QuantPlanes& p, int at, int) {
+      PrefetchWords<decltype(tag)::kFormat>(p, at);
+    });
+  }
+
+  // Item after item, line after line, while the next ones' weights are under way; those of the
+  // first are. advance(item) makes it the next one and seeks it, or says that there is none.
+  // done(item, y, next): the lanes' sums.
+  template <class SpanOf, class Advance, class Done>
+  GPU_FN void Loop(Item item, SpanOf span, Advance advance, Done done) {
+    float y[kValues] = {};
+    for (int line = span(item).begin;;) {
+      const Span x = span(item);
+      Item next = item;
+      int next_line = line + ::gpu::kWave;
+      const bool last = next_line >= x.end;
+      bool more = true;
+      if (last) {
+        more = advance(next);
+        next_line = span(next).begin;
+      }
+      Multiply(a_.segments[item.segment].w.format, x, line, y);
+      if (more) Load(next.segment, next_line);
+      if (last) {
+        done(item, y, more ? &next : nullptr);
+        if (!more) return;
+#pragma unroll
+        for (int i = 0; i < kValues; ++i) y[i] = 0;
+      }
+      item = next;
+      line = next_line;
     }
-    // Here is the code of all formats: the kernel's arguments are not looked at.
-    // 8-bit floats of more rows would keep 64 values at hand; QuantTokens() asks for one.
-    WithFormat<kTokens == 1>(a_.segments[place.s].w.format, [&, x_rows = x](auto tag) {
+  }
+
+  // y += the product of what has been loaded.
+  GPU_FN void Multiply(QuantFormat format, const Span& span, int line, float (&y)[kValues]) const {
+    const int at = line + ::gpu::lane(), b = ::gpu::min(at, span.x.blocks - 1);
+    WithFormat(Formats(), format, [&](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
-      QuantRow<kF> from[kQuantUnit];
+      if constexpr (kTokens == 1) {
+        const QuantX x(span.x, span.row, b, at < span.end);
 #pragma unroll
-      for (int r = 0; r < kQuantUnit; ++r) from[r] = QuantRow<kF>(planes[r], row[r], x_rows.blocks);
-      const auto load = [&](int line, QuantWords(&w)[kQuantUnit]) {
-        const int b = ::gpu::min(line + ::gpu::lane(), x_rows.blocks - 1);
+        for (int r = 0; r < kQuantUnit; ++r) {
+          int codes[8];
+          CodesOf<kF>(words_[r], codes);
+          y[r] += DotOf<kF>(codes, ScalesOf<kF>(words_[r], b), x);
+        }
+      } else {
+        int codes[kQuantUnit][8];
+        QuantScales scales[kQuantUnit];
 #pragma unroll
-        for (int r = 0; r < kQuantUnit; ++r) w[r] = from[r].Load(b);
-      };
-      QuantWords w[kDepth][kQuantUnit];
+        for (int r = 0; r < kQuantUnit; ++r) {
+          CodesOf<kF>(words_[r], codes[r]);
+          scales[r] = ScalesOf<kF>(words_[r], b);
+        }
 #pragma unroll
-      for (int d = 0; d < kDepth; ++d) load(begin + d * ::gpu::kWave, w[d]);
-      wait();
-      for (int line = begin; line < end; line += kDepth * ::gpu::kWave) {
+        for (int m = 0; m < kTokens; ++m) {
+          const QuantX x(span.x, ::gpu::min(span.row + m, span.x.most_rows - 1), b, at < span.end);
 #pragma unroll
-        for (int d = 0; d < kDepth; ++d) {
-          const int at = line + d * ::gpu::kWave;
-          if (at >= end) break;
-          const bool valid = at + ::gpu::lane() < end;
-          const int b = ::gpu::min(at + ::gpu::lane(), x_rows.blocks - 1);
-          const bool more = at + kDepth * ::gpu::kWave < end;
-          const int next = ::gpu::min(b + kDepth * ::gpu::kWave, x_rows.blocks - 1);
-          if constexpr (kTokens == 1) {
-            const QuantX x(x_rows, first, b, valid);
-#pragma unroll
-            for (int r = 0; r < kQuantUnit; ++r) {
-              int codes[8];
-              CodesOf<kF>(w[d][r], codes);
-              y[r] += DotOf<kF>(codes, ScalesOf<kF>(w[d][r], b), x);
-              if (more) w[d][r] = from[r].Load(next);
-            }
-          } else {
-            int codes[kQuantUnit][8];
-            QuantScales scales[kQuantUnit];
-#pragma unroll
-            for (int r = 0; r < kQuantUnit; ++r) {
-              CodesOf<kF>(w[d][r], codes[r]);
-              scales[r] = ScalesOf<kF>(w[d][r], b);
-              if (more && kTokens < 8) w[d][r] = from[r].Load(next);
-            }
-#pragma unroll
-            for (int m = 0; m < kTokens; ++m) {
-              const QuantX x(x_rows, ::gpu::min(first + m, x_rows.most_rows - 1), b, valid);
-#pragma unroll
-              for (int r = 0; r < kQuantUnit; ++r)
-                y[m * kQuantUnit + r] += DotOf<kF>(codes[r], scales[r], x);
-            }
-            // Beside so many sums there is no register for both; other waves go on meanwhile.
-#pragma unroll
-            for (int r = 0; r < kQuantUnit; ++r)
-              if (more && kTokens == 8) w[d][r] = from[r].Load(next);
-          }
+          for (int r = 0; r < kQuantUnit; ++r)
+            y[m * kQuantUnit + r] += DotOf<kF>(codes[r], scales[r], x);
         }
       }
     });
   }
 
-  // The sums of the wave into shared memory, [waves][tokens][rows of a unit].
-  GPU_FN void Keep(float (&y)[kValues]) {
-    constexpr int kLanes = ::gpu::kWave / kValues;
-    const float sum = SumsOfWave(y);
-    if (::gpu::lane() % kLanes == 0)
-      partial()[::gpu::wave() * kValues + ::gpu::lane() / kLanes] = sum;
+  // Of value lane() / kLanes, over the wave and in part 0 over those that share the unit.
+  GPU_FN float SumOfParts(const float (&y)[kValues]) const {
+    float v = SumsOfWave(y);
+    if (a_.parts.by == 1) return v;
+    float* mine = partial() + ::gpu::wave() * kValues + ::gpu::lane() / kLanes;
+    if (::gpu::lane() % kLanes == 0) *mine = v;
     ::gpu::sync();
+    if (part_ == 0)
+      for (int p = 1; p < a_.parts.by; ++p) v += mine[p * kValues];
+    return v;
   }
-  GPU_FN static float* partial() { return reinterpret_cast<float*>(::gpu::shared()); }
+  // act(row 0's) * row 1's, where row 0's is.
+  GPU_FN float Activated(float v) const {
+    const float other = ::gpu::shuffle_xor(v, kLanes);
+    return Activation(a_.act, v) * other;
+  }
 
-  struct Item {
-    int token, group, row_of_unit;
-    int segment, row;  // row < 0: outside
+  // The output that this lane writes of an item.
+  struct Place {
+    int token, row, column;
   };
-  GPU_FN Item ItemOf(int i) const {
-    static_assert(kQuantUnit == 2);
-    const int rows = act_ ? 1 : 2, n = act_ ? i : i / 2;
-    Item item;
-    item.row_of_unit = act_ ? 0 : i % 2;
-    item.token = Quotient(n, a_.groups);
-    item.group = n - item.token * a_.groups.by;
-    const int unit = ::gpu::block() * a_.groups.by + item.group;
-    item.segment = 0;
-#pragma unroll
-    for (int s = 1; s < kQuantSegments; ++s)
-      if (s < a_.segment_count && !act_ && unit >= a_.segments[s].first_unit) item.segment = s;
-    const QuantSegment& segment = a_.segments[item.segment];
-    item.row = (unit - segment.first_unit) * rows + item.row_of_unit;
-    if (unit >= a_.units || item.row >= segment.w.rows) item.row = -1;
-    return item;
+  GPU_FN Place PlaceOf(const Item& item) const {
+    const int i = ::gpu::lane() / kLanes, r = i % kQuantUnit;
+    const QuantSegment& s = a_.segments[item.segment];
+    Place place{i / kQuantUnit, RowOfUnit(s, item.unit) + (act_ ? 0 : r), 0};
+    place.column = s.column + place.row;
+    const bool mine = live_ && ::gpu::lane() % kLanes == 0 && !(act_ && r != 0);
+    if (!mine || place.row >= s.w.rows || place.token >= tokens_) place.row = -1;
+    return place;
   }
-  // What is added to an output: where a residual is, or nullptr.
-  struct Addition {
-    float bias = 0;
-    const void* residual = nullptr;
-    ValueType type = ValueType::kF32;
-
-    GPU_FN float value() const {
-      return residual != nullptr ? bias + LoadAt(residual, type) : bias;
+  // Bias and residual.
+  GPU_FN float Added(const Item& item, int first) const {
+    const Place place = PlaceOf(item);
+    float v = 0;
+    if (place.row >= 0) {
+      const float* bias = a_.segments[item.segment].bias;
+      if (bias != nullptr) v = bias[place.row];
+      if (a_.residual.base != nullptr)
+        v += LoadAt(AddressOf(a_.residual, a_.residual_type, first + place.token, place.column),
+                    a_.residual_type);
     }
-  };
-  GPU_FN Addition Added(const Item& item, int first) const {
-    const QuantSegment& segment = a_.segments[item.segment];
-    Addition add;
-    if (segment.bias != nullptr) add.bias = segment.bias[item.row];
-    add.type = a_.residual_type;
-    if (a_.residual.base != nullptr)
-      add.residual =
-          AddressOf(a_.residual, add.type, first + item.token, segment.column + item.row);
-    return add;
+    return v;
   }
-  // That of this thread's first output comes while there is time.
-  GPU_FN Addition AdditionOf(int first) const {
-    const Item item = ItemOf(::gpu::thread());
-    const bool exists =
-        item.row >= 0 && item.token < kTokens && first + item.token < a_.x.most_rows;
-    return exists ? Added(item, first) : Addition{};
-  }
-
-  template <bool kExperts>
-  GPU_FN void Write(int first, int tokens) const {
-    const int outputs = ::gpu::min(tokens, kTokens) * a_.groups.by * (act_ ? 1 : kQuantUnit);
-    for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
-      const Item item = ItemOf(i);
-      if (item.row < 0) continue;
-      const auto sum = [&](int r) {
-        float v = 0;
-        for (int p = 0; p < a_.parts.by; ++p)
-          v += partial()[(item.group * a_.parts.by + p) * kValues + item.token * kQuantUnit + r];
-        return v;
-      };
-      float v = sum(item.row_of_unit);
-      if (act_) {
-        float gate[1] = {v};
-        ApplyFn(a_.act, 1, 0, gate);
-        v = gate[0] * sum(1);
-      }
-      v += !kExperts && i == ::gpu::thread() ? added_ : Added(item, first).value();
-      StoreValue(a_.out, a_.out_type, first + item.token,
-                 a_.segments[item.segment].column + item.row, v);
-    }
+  GPU_FN void Write(const Item& item, int first, float v) const {
+    if (act_) v = Activated(v);
+    const Place place = PlaceOf(item);
+    if (place.row >= 0)
+      StoreValue(a_.out, a_.out_type, first + place.token, place.column, v + added_);
   }
 
   const QuantGemvArgs& a_;
   const bool act_;
-  const int group_, part_, unit_;
+  const int group_, part_;
+  Units units_ = {};
+  Item item_ = {};
+  int begin_ = 0, end_ = 0;
+  // Where loads are: the first blocks of a unit's rows, and a second matrix behind the first.
+  QuantPlanes planes_ = {};
+  int place_[kQuantUnit] = {}, blocks_ = 0;
+  int64_t apart_ = 0;
+  QuantWords words_[kQuantUnit];
+  bool live_ = false;  // this wave writes
+  int tokens_ = 0;     // rows of x that there are
   float added_ = 0;
 };
 

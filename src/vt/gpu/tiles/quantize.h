@@ -50,6 +50,25 @@ GPU_FN void QuantizeValues(const float (&v)[kQuantizeValues], const QuantRows& y
   }
 }
 
+// Of one value, the usual one first: what is rare is fetched only where it is run.
+GPU_FN float Activation(RowFn fn, float x) {
+  if (fn == RowFn::kSilu) return x / (1 + ::gpu::exp(-x));
+  float v[1] = {x};
+  ApplyFn(fn, 1, 0, v);
+  return v[0];
+}
+// Of a chunk, in a loop over its values, which move on.
+GPU_FN void Activate(RowFn fn, float (&v)[kQuantizeValues]) {
+  if (fn == RowFn::kNone) return;
+#pragma unroll 1
+  for (int i = 0; i < kQuantizeValues; ++i) {
+    const float y = Activation(fn, v[0]);
+#pragma unroll
+    for (int j = 1; j < kQuantizeValues; ++j) v[j - 1] = v[j];
+    v[kQuantizeValues - 1] = y;
+  }
+}
+
 template <class T>
 GPU_FN void QuantizeRows(const QuantizeArgs& a) {
   ::gpu::launch_dependents();
@@ -61,7 +80,7 @@ GPU_FN void QuantizeRows(const QuantizeArgs& a) {
   float v[kQuantizeValues] = {};
   if (live) {
     RowRefOf<T, false>(a.x, row).load(at, kQuantizeValues, v);
-    ApplyFn(a.fn, 1, 0, v);
+    Activate(a.fn, v);
     if (a.b.rows.base != nullptr) {
       float b[kQuantizeValues];
       RowRefOf<T, false>(a.b, row).load(at, kQuantizeValues, b);
@@ -72,58 +91,40 @@ GPU_FN void QuantizeRows(const QuantizeArgs& a) {
   QuantizeValues(v, a.y, row, at, live);
 }
 
-// A row of `width` values and its norm, by a block. The first two chunks of a thread stay in
-// registers: rows of 8192 values in a block of 512; what is behind is loaded again. `begin`, behind
-// the first weights, says whether there is a row; load(at, v, first) gives the values from `at` on;
-// keep(at, v, live) takes the normed ones, all lanes of a wave together.
+// A row of `width` values and its norm, by a block. A thread's first chunk stays in registers: rows
+// of 2048 values in a block of 256; what is behind is loaded again. `begin`, behind the first
+// weights, says whether there is a row; load(at, v, first) gives the values from `at` on; keep(at,
+// v, live) takes the normed ones, all lanes of a wave together.
 template <class Begin, class Load, class Keep>
 GPU_FN void NormRow(const RowNorm& norm, int width, float* scratch, Begin begin, Load load,
                     Keep keep) {
-  constexpr int kN = kQuantizeValues, kHeld = 2;
+  constexpr int kN = kQuantizeValues;
   const int first = ::gpu::thread() * kN, step = ::gpu::threads() * kN;
-  float w[kHeld][kN] = {};
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int at = first + h * step;
-    if (at < width) LoadValues<false>(norm.w + at, kN, w[h]);
-  }
+  float w[kN] = {}, v[kN] = {};
+  if (first < width) LoadValues<false>(norm.w + first, kN, w);
   if (!begin()) return;
 
-  float held[kHeld][kN] = {};
+  // From behind, so that the first chunk is what is left.
   float squares = 0;
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int at = first + h * step;
-    if (at < width) load(at, held[h], true);
-#pragma unroll
-    for (int j = 0; j < kN; ++j) squares += held[h][j] * held[h][j];
-  }
-  for (int at = first + kHeld * step; at < width; at += step) {
-    float v[kN];
-    load(at, v, true);
+#pragma unroll 1
+  for (int at = first + (width - 1 - first) / step * step; at >= first; at -= step) {
+    if (at < width) load(at, v, true);
 #pragma unroll
     for (int j = 0; j < kN; ++j) squares += v[j] * v[j];
   }
   squares = ::gpu::block_sum(squares, scratch);
   const float scale = ::gpu::rsqrt(squares / static_cast<float>(width) + norm.eps);
 
-  const auto finish = [&](int at, float(&v)[kN], const float(&g)[kN]) {
-#pragma unroll
-    for (int j = 0; j < kN; ++j) v[j] = v[j] * scale * (g[j] + norm.offset);
-    keep(at, v, at < width);
-  };
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) finish(first + h * step, held[h], w[h]);
   // Waves go on together.
-  const int wave = ::gpu::wave() * ::gpu::kWave * kN;
-  for (int h = kHeld; wave + h * step < width; ++h) {
-    const int at = first + h * step;
-    float v[kN] = {}, g[kN] = {};
-    if (at < width) {
+#pragma unroll 1
+  for (int at = first; at - ::gpu::lane() * kN < width; at += step) {
+    if (at != first && at < width) {
       load(at, v, false);
-      LoadValues<false>(norm.w + at, kN, g);
+      LoadValues<false>(norm.w + at, kN, w);
     }
-    finish(at, v, g);
+#pragma unroll
+    for (int j = 0; j < kN; ++j) v[j] = v[j] * scale * (w[j] + norm.offset);
+    keep(at, v, at < width);
   }
 }
 
