@@ -21,6 +21,7 @@ constexpr const char* kName = "vllm-cli";
 
 struct Flags {
   std::string prompt, prompt_file, system;
+  std::vector<std::string> audio;  // files
   bool raw = false;
   bool stream = true;
   SamplingParams sampling;
@@ -52,16 +53,19 @@ void PrintTimings(const Completion& c, double load_seconds) {
              base::HumanBytes(base::os::PeakResidentBytes()));
 }
 
-base::Result<Completion> Answer(Llm& llm, const std::vector<int32_t>& ids, const Flags& flags) {
+base::Result<Completion> Answer(Llm& llm, const std::vector<int32_t>& ids, const Flags& flags,
+                                std::shared_ptr<vllm::engine::Media> media = {}) {
   interrupted = 0;
-  base::Result<Completion> c =
-      llm.Generate(ids, flags.sampling, [&](const vllm::engine::Token& token) {
+  base::Result<Completion> c = llm.Generate(
+      ids, flags.sampling,
+      [&](const vllm::engine::Token& token) {
         if (flags.stream) {
           std::fwrite(token.text.data(), 1, token.text.size(), stdout);
           std::fflush(stdout);
         }
         return interrupted == 0 && std::ferror(stdout) == 0;
-      });
+      },
+      std::move(media));
   if (!c) return c;
   if (!flags.stream) std::fwrite(c->text.data(), 1, c->text.size(), stdout);
   std::fputc('\n', stdout);
@@ -74,15 +78,31 @@ boost::json::object Message(const char* role, const std::string& content) {
 }
 
 int OneAnswer(Llm& llm, const Flags& flags, double load_seconds) {
+  std::shared_ptr<vllm::engine::Media> media;
+  vllm::text::ChatInput chat;
+  std::string marks, places;  // of what is heard, in front of the question
+  for (const std::string& path : flags.audio) {
+    const base::Result<std::string> file = base::os::ReadFile(path);
+    if (!file) return apps::Fail(kName, file.error());
+    if (media == nullptr) media = std::make_shared<vllm::engine::Media>();
+    base::Result<std::string> place =
+        vllm::engine::AddSound(llm.config().audio, llm.has_tokenizer() ? &llm.tokenizer() : nullptr,
+                               *file, llm.options().max_model_len, *media);
+    if (!place) return apps::Fail(kName, place.error().In(path));
+    const std::string mark = fmt::format("\xEE\x80\x80{}\xEE\x80\x80", chat.places.size());
+    marks += mark;
+    places += *place;
+    chat.places.emplace_back(mark, *std::move(place));
+  }
   base::Result<std::vector<int32_t>> ids = [&] {
-    if (flags.raw || llm.chat_template() == nullptr) return llm.EncodePrompt(flags.prompt);
-    boost::json::array messages;
-    if (!flags.system.empty()) messages.push_back(Message("system", flags.system));
-    messages.push_back(Message("user", flags.prompt));
-    return ChatIds(llm, messages);
+    if (flags.raw || llm.chat_template() == nullptr) return llm.EncodePrompt(places + flags.prompt);
+    if (!flags.system.empty()) chat.messages.push_back(Message("system", flags.system));
+    chat.messages.push_back(Message("user", marks + flags.prompt));
+    chat.now = std::chrono::system_clock::now();
+    return llm.EncodeChat(chat);
   }();
   if (!ids) return apps::Fail(kName, ids.error());
-  const base::Result<Completion> c = Answer(llm, *ids, flags);
+  const base::Result<Completion> c = Answer(llm, *ids, flags, std::move(media));
   if (!c) return apps::Fail(kName, c.error());
   PrintTimings(*c, load_seconds);
   return 0;
@@ -142,6 +162,8 @@ int Chat(int argc, char** argv) {
                                 "Answer this and end; without it, a conversation");
   app.add_option("--file,-f", flags.prompt_file, "As --prompt, read from a file")->excludes(prompt);
   app.add_option("--system", flags.system, "System message of the conversation");
+  app.add_option("--audio", flags.audio, "Files of sound to ask about, with --prompt")
+      ->check(CLI::ExistingFile);
   app.add_flag("--raw", flags.raw,
                "Continue the prompt's text as it is, without the chat template");
   app.add_option("--max-tokens,-n", flags.sampling.max_tokens, "Most tokens of an answer")
@@ -179,6 +201,11 @@ int Chat(int argc, char** argv) {
   const bool one_shot = prompt->count() > 0 || !flags.prompt_file.empty();
   if (one_shot && flags.prompt.empty()) {
     return apps::Fail(kName, {base::Code::kInvalidArgument, "--prompt is empty: give some text"});
+  }
+
+  if (!one_shot && !flags.audio.empty()) {
+    return apps::Fail(kName,
+                      {base::Code::kInvalidArgument, "--audio needs --prompt, the question"});
   }
 
   const base::Status fetched = apps::FetchModel(options);

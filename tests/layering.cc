@@ -97,9 +97,9 @@ const std::vector<Room>& Rooms() {
       {"vllm/audio/", {}},
       {"vllm/engine/",
        {"vt/ir/", "vt/device/", "vt/comm/", "vllm/weights/", "vllm/models/registry.h", "vllm/text/",
-        "vllm/grammar/"}},
+        "vllm/grammar/", "vllm/audio/"}},
       {"vllm/hub/", {"net/"}},
-      {"vllm/server/", {"net/", "vllm/engine/", "vllm/text/", "vllm/grammar/", "vllm/audio/"}},
+      {"vllm/server/", {"net/", "vllm/engine/", "vllm/text/", "vllm/grammar/"}},
       {"api/", {"vllm/engine/", "vllm/server/"}},
       {"apps/", {"base/", "net/", "vt/", "vllm/", "api/"}},
   };

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs each fuzzer for some seconds from the committed corpus and prints its executions and edges.
 # usage: tools/run_fuzzers.sh [SECONDS (60)] [NAME...]     (names: gguf safetensors config tokenizer template request
-# tool_calls). As many run at once as there are processors.
+# tool_calls form). As many run at once as there are processors.
 # Builds them first where needed. Ends with 1 when one crashed, hung or ran out of memory; the input is kept and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds="${1:-60}"
 shift || true
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(gguf safetensors config tokenizer template request tool_calls)
+[ ${#names[@]} -gt 0 ] || names=(gguf safetensors config tokenizer template request tool_calls form)
 build=build-fuzz
 [ -f "$build/build.ninja" ] || cmake --preset fuzz > /dev/null
 targets=()

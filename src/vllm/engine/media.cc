@@ -6,6 +6,8 @@
 #include <random>
 
 #include "base/strings.h"
+#include "vllm/audio/mel.h"
+#include "vllm/audio/sound.h"
 
 namespace vllm::engine {
 namespace {
@@ -37,8 +39,26 @@ std::string DigestOf(std::span<const float> values) {
   return {reinterpret_cast<const char*>(sums), sizeof sums};
 }
 
-base::Status PrepareMedia(const weights::Audio& audio, std::span<const int32_t> prompt,
-                          Media& media) {
+base::Result<std::string> AddSound(const Audio& audio, const text::Tokenizer* tokenizer,
+                                   std::string_view file, int64_t max_tokens, Media& media) {
+  if (audio.mel_bins == 0 || tokenizer == nullptr) {
+    return base::Error{base::Code::kUnsupported, "this model does not hear: send text alone"};
+  }
+  // What cannot fit into the context is not decoded to its end.
+  const auto room = static_cast<double>(max_tokens / audio.rows + 1),
+             piece = static_cast<double>(audio.frames() * audio::kHop) / audio::kRate;
+  const base::Result<std::vector<float>> sound = audio::Decode(file, room * piece);
+  if (!sound) return sound.error();
+  const std::vector<float> mel = audio::LogMel(*sound, audio.mel_bins, audio.frames());
+  media.mel.insert(media.mel.end(), mel.begin(), mel.end());
+  media.seconds += static_cast<double>(sound->size()) / audio::kRate;
+  std::string place(audio.before);
+  const auto pieces = static_cast<int64_t>(mel.size()) / (audio.frames() * audio.mel_bins);
+  for (int64_t i = 0; i < pieces * audio.rows; ++i) place += tokenizer->TokenText(audio.token);
+  return place;
+}
+
+base::Status PrepareMedia(const Audio& audio, std::span<const int32_t> prompt, Media& media) {
   const int64_t piece = audio.frames() * audio.mel_bins,
                 values = static_cast<int64_t>(media.mel.size());
   if (piece == 0) {
@@ -60,7 +80,7 @@ base::Status PrepareMedia(const weights::Audio& audio, std::span<const int32_t> 
   return {};
 }
 
-StepOptions MediaEncoder::Steps(const weights::Audio& audio, const StepOptions& text) {
+StepOptions MediaEncoder::Steps(const Audio& audio, const StepOptions& text) {
   StepOptions s;
   s.encoder = true;
   s.max_num_batched_tokens = audio.positions;
@@ -72,7 +92,7 @@ StepOptions MediaEncoder::Steps(const weights::Audio& audio, const StepOptions& 
   return s;
 }
 
-MediaEncoder::MediaEncoder(const weights::Audio& audio, std::unique_ptr<StepRunner> runner)
+MediaEncoder::MediaEncoder(const Audio& audio, std::unique_ptr<StepRunner> runner)
     : audio_(audio),
       runner_(std::move(runner)),
       ids_(static_cast<size_t>(audio.positions)),

@@ -6,10 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "vllm/engine/step_runner.h"
+#include "vllm/text/tokenizer.h"
 #include "vllm/weights/config.h"
 
 namespace vllm::engine {
@@ -19,6 +21,7 @@ using weights::Audio;
 // All sound of one request. Made by whoever submits it; what is below belongs to the engine.
 struct Media {
   std::vector<float> mel;  // log-mel frames [pieces * frames, bins] of Config::audio
+  double seconds = 0;      // without the silence behind each sound
 
   int64_t pieces = 0, encoded = 0;  // how many there are, and of how many the rows are known
   std::vector<float> rows;          // [encoded * rows of a piece, hidden]
@@ -26,10 +29,15 @@ struct Media {
   bool ready() const { return encoded == pieces; }
 };
 
+// Adds a file of sound (audio/sound.h says which). Gives the text that stands for it in a prompt of
+// at most `max_tokens`, in special tokens. Errors: kInvalidArgument for what is no sound or far too
+// long, kUnsupported for a model that does not hear.
+base::Result<std::string> AddSound(const Audio& audio, const text::Tokenizer* tokenizer,
+                                   std::string_view file, int64_t max_tokens, Media& media);
+
 // Settles what belongs to the engine. Errors: kInvalidArgument where the prompt has more or fewer
 // places than the sound has rows.
-base::Status PrepareMedia(const weights::Audio& audio, std::span<const int32_t> prompt,
-                          Media& media);
+base::Status PrepareMedia(const Audio& audio, std::span<const int32_t> prompt, Media& media);
 
 // 16 bytes that differ for different values, within this process.
 std::string DigestOf(std::span<const float> values);
@@ -38,14 +46,14 @@ std::string DigestOf(std::span<const float> values);
 class MediaEncoder {
  public:
   // Of its only step.
-  static StepOptions Steps(const weights::Audio& audio, const StepOptions& text);
+  static StepOptions Steps(const Audio& audio, const StepOptions& text);
 
-  MediaEncoder(const weights::Audio& audio, std::unique_ptr<StepRunner> runner);
+  MediaEncoder(const Audio& audio, std::unique_ptr<StepRunner> runner);
   // REQUIRES: prepared and not ready.
   base::Status EncodePiece(Media& media);
 
  private:
-  weights::Audio audio_;
+  Audio audio_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<int32_t> ids_, positions_, blocks_;  // of every piece alike
   std::vector<float> inputs_;                      // [positions, row_width]

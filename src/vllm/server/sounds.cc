@@ -5,8 +5,6 @@
 #include <random>
 
 #include "base/strings.h"
-#include "vllm/audio/mel.h"
-#include "vllm/audio/sound.h"
 
 namespace vllm::server {
 namespace {
@@ -68,28 +66,13 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
 }
 
 std::variant<std::string, ApiError> Sounds::Add(std::string_view file) {
-  if (audio_.mel_bins == 0) return ApiError{.message = "this model does not hear: send text alone"};
-  if (tokenizer_ == nullptr)
-    return ApiError{.message = "this model has no tokenizer, so sound has no place in its prompts"};
-  // What cannot fit into the context is not decoded to its end.
-  const int64_t room = max_tokens_ / audio_.rows + 1;
-  const double piece = static_cast<double>(audio_.frames() * audio::kHop) / audio::kRate;
-  const base::Result<std::vector<float>> sound =
-      audio::Decode(file, static_cast<double>(room) * piece);
-  if (!sound) {
-    ApiError e = FromError(sound.error());
-    if (sound.error().code == base::Code::kUnavailable) e.status = 501;
-    return e;
-  }
-  seconds_ += static_cast<double>(sound->size()) / audio::kRate;
-  const std::vector<float> mel = audio::LogMel(*sound, audio_.mel_bins, audio_.frames());
-  const auto pieces = static_cast<int64_t>(mel.size()) / (audio_.frames() * audio_.mel_bins);
   if (media_ == nullptr) media_ = std::make_shared<engine::Media>();
-  media_->mel.insert(media_->mel.end(), mel.begin(), mel.end());
-  std::string place(audio_.before);
-  const std::string_view token = tokenizer_->TokenText(audio_.token);
-  for (int64_t i = 0; i < pieces * audio_.rows; ++i) place += token;
-  return place;
+  base::Result<std::string> place =
+      engine::AddSound(audio_, tokenizer_, file, max_tokens_, *media_);
+  if (place) return *std::move(place);
+  ApiError e = FromError(place.error());
+  if (place.error().code == base::Code::kUnavailable) e = {.status = 501, .message = e.message};
+  return e;
 }
 
 std::optional<ApiError> Sounds::Take(text::ChatInput& chat) {

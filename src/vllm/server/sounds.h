@@ -25,7 +25,6 @@ class Sounds {
   // chat.places tells the tokenizer.
   std::optional<ApiError> Take(text::ChatInput& chat);
 
-  double seconds() const { return seconds_; }  // of all, without the silence behind them
   // nullptr: there were none.
   std::shared_ptr<engine::Media> media() const { return media_; }
 
@@ -33,7 +32,6 @@ class Sounds {
   const engine::Audio& audio_;
   const text::Tokenizer* tokenizer_;
   int64_t max_tokens_;
-  double seconds_ = 0;
   std::shared_ptr<engine::Media> media_;
 };
 

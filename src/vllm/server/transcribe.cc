@@ -177,7 +177,7 @@ void Service::Transcribe(const std::shared_ptr<Reply>& reply) {
     ApiError e =
         Bad("file", fmt::format("has {:.1f} seconds, which take {} tokens, but the context "
                                 "holds {}: send it in pieces",
-                                sounds.seconds(), ids->size(), model_->max_model_len()));
+                                sounds.media()->seconds, ids->size(), model_->max_model_len()));
     e.code = "context_length_exceeded";
     return reply->Error(e);
   }
@@ -185,8 +185,8 @@ void Service::Transcribe(const std::shared_ptr<Reply>& reply) {
   std::vector<engine::Request> requests(1);
   requests[0].sampling = r.sampling;
   requests[0].media = sounds.media();
-  auto session =
-      std::make_shared<TranscriptionSession>(reply, r, model_->tokenizer(), *ids, sounds.seconds());
+  auto session = std::make_shared<TranscriptionSession>(reply, r, model_->tokenizer(), *ids,
+                                                        sounds.media()->seconds);
   requests[0].prompt = *std::move(ids);
   Submit(session, std::move(requests), "file");
 }
