@@ -42,6 +42,7 @@ ModelGolden LoadGolden(const std::string& name) {
   golden.path = GoldenFolder() + std::string(o.at("model").as_string());
   golden.vocab = o.at("vocab").as_int64();
   golden.context_is_prompt_length = o.contains("context_is_prompt_length");
+  if (o.contains("bf16_error")) golden.bf16_error = o.at("bf16_error").as_double();
   size_t offset = 0;
   for (const auto& prompt : o.at("prompts").as_array()) {
     std::vector<int32_t>& ids = golden.prompts.emplace_back();

@@ -15,6 +15,7 @@ struct ModelGolden {
   int64_t vocab = 0;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<float>> logits;  // [prompt][position * vocab + id]
+  double bf16_error = 0;  // of transformers in bfloat16, by the measure below; 0: not known
   bool context_is_prompt_length =
       false;  // dynamic rope: load with max_model_len = the prompt's length
 };
