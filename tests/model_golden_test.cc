@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <numeric>
 
 #include "base/os/file.h"
 #include "model_forward.h"
@@ -55,29 +56,41 @@ TEST_P(ModelGoldenTest, UnevenChunksEqualTransformers) { ExpectGolden({3, 1, 7, 
 
 TEST_P(ModelGoldenTest, TokenByTokenEqualsTransformers) { ExpectGolden({1}); }
 
-// Prompts at different places of their lives share steps: prefills of several lengths beside single
-// tokens.
+// Steps of 1 to 17 requests: one more arrives at each, with a prefill of its own length, in one or
+// more pieces, beside those that are at single tokens.
 TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
+  constexpr size_t kRequests = 17;
   const ModelGolden golden = LoadGolden(GetParam());
   ASSERT_GE(golden.prompts.size(), 3u);
-  const auto llm = LoadFloat32(golden.path, golden.context_is_prompt_length ? 40 : kContext, 4);
+  const auto llm =
+      LoadFloat32(golden.path, golden.context_is_prompt_length ? 40 : kContext, kRequests);
   ASSERT_NE(llm, nullptr);
-  const std::vector<std::vector<int32_t>> requests = {golden.prompts[2], golden.prompts[0],
-                                                      golden.prompts[1], golden.prompts[2]};
-  const std::vector<std::vector<int64_t>> cuts = {{20, 1}, {4, 1}, {1}, {6, 9, 25}};
-  std::vector<std::vector<float>> alone, together(requests.size());
-  for (const auto& ids : requests) alone.push_back(Forward(*llm, ids, std::vector<int64_t>{64}));
+  const std::vector<std::vector<int64_t>> cuts = {{20, 1}, {4, 1}, {1}, {6, 9, 1}, {13, 1}};
+  std::vector<std::vector<int32_t>> requests;
+  std::vector<std::vector<float>> alone, together(kRequests);
+  for (size_t r = 0; r < kRequests; ++r) {
+    // Each stays until all are there; its tokens are the prompt's, from another place on.
+    const std::vector<int32_t>& ids = golden.prompts[2];
+    const std::vector<int64_t>& cut = cuts[r % cuts.size()];
+    const auto prefill = std::accumulate(cut.begin(), cut.end() - 1, size_t{0});
+    const size_t length = std::min(ids.size(), prefill + kRequests - r);
+    std::vector<int32_t> own(ids.begin() + static_cast<int64_t>(r), ids.end());
+    own.insert(own.end(), ids.begin(), ids.begin() + static_cast<int64_t>(r));
+    own.resize(length);
+    alone.push_back(Forward(*llm, own, std::vector<int64_t>{64}));
+    requests.push_back(std::move(own));
+  }
   llm->Reset(0);
 
-  std::vector<size_t> done(requests.size(), 0);
+  std::vector<size_t> done(kRequests, 0);
+  size_t most = 0;
   for (size_t step = 0;; ++step) {
     std::vector<engine::Chunk> chunks;
-    std::vector<size_t> owner;
-    for (size_t r = 0; r < requests.size(); ++r) {
+    for (size_t r = 0; r < std::min(step + 1, kRequests); ++r) {
+      const std::vector<int64_t>& cut = cuts[r % cuts.size()];
       const auto left = static_cast<int64_t>(requests[r].size() - done[r]);
-      if (left == 0 || step < r) continue;  // request r arrives at step r
-      const size_t turn = std::min(step - r, cuts[r].size() - 1);
-      const int64_t n = std::min(cuts[r][turn], left);
+      if (left == 0) continue;
+      const int64_t n = std::min(cut[std::min(step - r, cut.size() - 1)], left);
       engine::Chunk chunk;
       chunk.sequence = static_cast<int>(r);
       chunk.start = static_cast<int64_t>(done[r]);
@@ -85,33 +98,35 @@ TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
       const auto first = requests[r].begin() + static_cast<int64_t>(done[r]);
       chunk.tokens.assign(first, first + n);
       chunks.push_back(std::move(chunk));
-      owner.push_back(r);
     }
     if (chunks.empty()) break;
+    most = std::max(most, chunks.size());
     const auto result = llm->Step(chunks);
     ASSERT_TRUE(result.ok()) << result.error().message;
     const float* row = result->logits;
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const auto values = static_cast<int64_t>(chunks[c].tokens.size()) * golden.vocab;
-      together[owner[c]].insert(together[owner[c]].end(), row, row + values);
+    for (const engine::Chunk& chunk : chunks) {
+      const auto r = static_cast<size_t>(chunk.sequence);
+      const auto values = static_cast<int64_t>(chunk.tokens.size()) * golden.vocab;
+      together[r].insert(together[r].end(), row, row + values);
       row += values;
-      done[owner[c]] += chunks[c].tokens.size();
+      done[r] += chunk.tokens.size();
     }
   }
-  for (size_t r = 0; r < requests.size(); ++r) {
+  EXPECT_EQ(most, kRequests);
+  for (size_t r = 0; r < kRequests; ++r) {
     EXPECT_LE(RelativeError(together[r], alone[r], golden.vocab), kBatchTolerance)
-        << "request " << r;
+        << "request " << r << " of " << requests[r].size() << " tokens";
   }
 }
 
-// Flips the sign of half of the elements in one piece of a tensor: works alike for f32, f16 and
+// Flips the sign of the first and half of the elements in one piece of a tensor: works alike for f32, f16 and
 // bf16.
 void FlipSigns(std::string& bytes, vt::ir::DType dtype, const weights::TensorPiece& piece) {
   const size_t width = dtype == vt::ir::DType::kF32 ? 4 : 2;
   uint64_t state = 88172645463325252u;  // xorshift
   for (uint64_t i = width - 1; i < piece.bytes; i += width) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    if (state & 1) bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 0x80);
+    if (i < width || state & 1) bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 0x80);
   }
 }
 
@@ -145,7 +160,7 @@ TEST_P(ModelGoldenTest, EveryTensorMovesTheLogits) {
         before[piece.file] = changed[piece.file] = *bytes;
       }
       if (part.file >= 0) {
-        FlipSigns(changed[piece.file], tensor.dtype, piece);
+        FlipSigns(changed[piece.file], tensor.strides.empty() ? tensor.dtype : tensor.stored, piece);
         continue;
       }
       const char top = vt::ir::Info(tensor.dtype).bytes > 32 ? '\x80' : '\x88';  // of each code
