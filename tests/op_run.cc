@@ -508,6 +508,11 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
     return base::Error{base::Code::kInternal, "the plan's launches cannot be told without memory"};
   if (auto s = slots_.Begin(backend_, *queue_, node_states_); !s) return s;
   if (sampler_ >= 0) end_states_[{sampler_, 0}].slots = node_states_[{sampler_, 0}].slots;
+  for (size_t g = 0; g < case_.graph.state_groups.size(); ++g) {
+    if (case_.graph.state_groups[g].name != kMediaGroup) continue;
+    const std::pair media{static_cast<int>(g), 0};
+    end_states_[media].recurrent = node_states_[media].recurrent;
+  }
   if (auto s = CheckNodes(**exe, in); !s) return s;
   if (auto s = CheckEnd(**exe, in); !s) return s;
   // Inputs that were rounded or quantised in a fused op change what is kept as they do values.
@@ -642,9 +647,9 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
     if (QuantisesWithin(node.op)) bound = 2e-3;
     auto want = Evaluate(node.op, node.attrs, args, state, case_.block_size, first_state);
     if (!want) return want.error().In(node.name);
-    if (node.op == Op::kAttention && CountNodes(g, Op::kNormQkvRopeWrite) > 0)
+    if (ReadsCache(node.op) && CountNodes(g, Op::kNormQkvRopeWrite) > 0)
       bound = std::max(bound, 4e-3);
-    if (node.op == Op::kAttention && state->dtype != DType::kF32 && WritesCacheFused(g))
+    if (ReadsCache(node.op) && state->dtype != DType::kF32 && WritesCacheFused(g))
       bound = std::max(bound, state->dtype == DType::kF8_E4M3 ? 3e-2 : 2e-3);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Value& v = g.value(node.outputs[o]);
