@@ -6,6 +6,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <span>
@@ -75,10 +76,19 @@ bool Hears(const std::vector<int32_t>& prompt) {
   return std::find(prompt.begin(), prompt.end(), 24) != prompt.end();
 }
 
-TEST(Hearing, RowsAndLogitsEqualTransformersWhateverTheSteps) {
+class HearingOn : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(HearingOn, RowsAndLogitsEqualTransformersWhateverTheSteps) {
+  const bool cpu = GetParam() == "cpu";
+  if (!cpu && !std::filesystem::exists(VLLM_BINARY_DIR "/examples/libvt_emulated.so"))
+    GTEST_SKIP() << "this build has no emulated GPU";
   const Golden g = Load();
-  const auto llm = LoadFloat32(kAudio + "voxtral", 64);
-  ASSERT_NE(llm, nullptr);
+  engine::LoadOptions options = Float32Options(kAudio + "voxtral", 64);
+  options.device = GetParam();
+  if (!cpu) options.max_num_batched_tokens = 16;
+  auto loaded = engine::Llm::Load(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const std::unique_ptr<engine::Llm> llm = *std::move(loaded);
   for (size_t p = 0; p < g.prompts.size(); ++p) {
     const std::vector<int32_t>& ids = g.prompts[p];
     std::shared_ptr<engine::Media> media;
@@ -88,7 +98,9 @@ TEST(Hearing, RowsAndLogitsEqualTransformersWhateverTheSteps) {
       ASSERT_TRUE(encoded.ok()) << encoded.error().message;
       EXPECT_LE(RelativeError(media->rows, g.rows, g.width), kTolerance);
     }
-    for (const int64_t piece : {64, 7, 1}) {
+    const std::vector<int64_t> pieces =
+        cpu ? std::vector<int64_t>{64, 7, 1} : std::vector<int64_t>{16};
+    for (const int64_t piece : pieces) {
       llm->Reset(0);
       std::vector<float> logits;
       for (int64_t start = 0; start < static_cast<int64_t>(ids.size()); start += piece) {
@@ -104,6 +116,9 @@ TEST(Hearing, RowsAndLogitsEqualTransformersWhateverTheSteps) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, HearingOn, ::testing::Values("cpu", "emulated", "emulated64"),
+                         [](const auto& param) { return param.param; });
 
 // What each request of a list gives, all submitted at once.
 class Sink : public engine::OutputSink {
