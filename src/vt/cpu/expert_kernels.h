@@ -95,8 +95,8 @@ void RouteToken(const RouterArgs& a, const float* logits, const float* chosen, f
   if (a.groups > 1) KeepGroups(a, ranks, groups);
   float sum = 0;
   for (int64_t j = 0; j < a.top_k; ++j) {
-    const int64_t e =
-        chosen != nullptr ? static_cast<int64_t>(chosen[j]) : TakeBest(ranks, a.experts);
+    int64_t e = chosen != nullptr ? static_cast<int64_t>(chosen[j]) : TakeBest(ranks, a.experts);
+    if (chosen != nullptr) e = e < 0 ? 0 : e < a.experts ? e : a.experts - 1;
     ids[j] = static_cast<int32_t>(e);
     weights[j] = scores[e];
     sum += scores[e];

@@ -315,7 +315,7 @@ Types Rule::Compress() {
   }
   if (!IsIds(2, 1) || !IsIds(3, 1) || !IsIds(4, 2) || !IsIds(5, 2))
     return Bad("needs i32 positions, query_start and block tables");
-  if (S(6) != Shape{Dim(a->ratio), Dim(a->width())} || !IsPlainFloat(in_[6].dtype))
+  if (S(6) != Shape{Dim(a->ratio), Dim(a->width())} || !IsFloating(in_[6].dtype))
     return Bad(fmt::format("needs a bias [{}, {}]", a->ratio, a->width()));
   if (!IsVector(7, a->dim)) return Bad("needs a norm's weight of the entry's size");
   return One(in_[1].dtype, S(1));
@@ -382,7 +382,7 @@ Types Rule::HashRouter() {
   if (a == nullptr || a->top_k < 1 || a->groups != 1)
     return Bad("needs RouterAttrs without groups");
   if (Rank(0) != 2 || !IsPlainFloat(in_[0].dtype)) return Bad("needs logits [T, E]");
-  if (Rank(1) != 2 || LastOf(1) != a->top_k || !IsPlainFloat(in_[1].dtype) || !IsIds(2, 1))
+  if (Rank(1) != 2 || LastOf(1) != a->top_k || IsQuantised(in_[1].dtype) || !IsIds(2, 1))
     return Bad("needs a table [V, top_k] and i32 ids [T]");
   const Shape chosen = {S(0)[0], Dim(a->top_k)};
   return std::vector<OutputType>{{DType::kF32, chosen}, {DType::kI32, chosen}};
