@@ -120,8 +120,11 @@ TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
 }
 
 // Flips the sign of the first and half of the elements in one piece of a tensor: works alike for f32, f16 and
-// bf16.
+// bf16. Of a table of numbers, their lowest bit.
 void FlipSigns(std::string& bytes, vt::ir::DType dtype, const weights::TensorPiece& piece) {
+  for (uint64_t i = 0; dtype == vt::ir::DType::kI64 && i < piece.bytes; i += 8)
+    bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 1);
+  if (dtype == vt::ir::DType::kI64) return;
   const size_t width = dtype == vt::ir::DType::kF32 ? 4 : 2;
   uint64_t state = 88172645463325252u;  // xorshift
   for (uint64_t i = width - 1; i < piece.bytes; i += width) {
@@ -160,7 +163,7 @@ TEST_P(ModelGoldenTest, EveryTensorMovesTheLogits) {
         before[piece.file] = changed[piece.file] = *bytes;
       }
       if (part.file >= 0) {
-        FlipSigns(changed[piece.file], tensor.strides.empty() ? tensor.dtype : tensor.stored, piece);
+        FlipSigns(changed[piece.file], tensor.stored.value_or(tensor.dtype), piece);
         continue;
       }
       const char top = vt::ir::Info(tensor.dtype).bytes > 32 ? '\x80' : '\x88';  // of each code
