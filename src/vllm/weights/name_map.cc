@@ -137,7 +137,7 @@ std::optional<std::string> CanonicalName(std::string_view name, bool hears) {
     if (hears && base::StartsWith(name.substr(at), audio)) return std::string(name.substr(at));
   }
   for (const std::string_view other : {"vision_tower.", "vision_model.", "visual.", "audio_tower.",
-                                       "multi_modal_projector.", "mtp."}) {
+                                       "multi_modal_projector.", "mtp.", "mtp_"}) {
     if (base::StartsWith(name, other) || base::StartsWith(name, fmt::format("model.{}", other)))
       return std::nullopt;
   }
