@@ -301,7 +301,7 @@ void AddRecurrent(std::vector<OpCase>& cases) {
   add("h1of2.d20x36.odd", {.k_heads = 1, .v_heads = 2, .k_dim = 20, .v_dim = 36}, 4);
   add("h1.d3x5.odd", {.k_heads = 1, .v_heads = 1, .k_dim = 3, .v_dim = 5}, 2);
   // Pieces of whole chunks of 64 tokens, of more and of less, beside others and after them; and
-  // thousands of tokens, over which errors would grow.
+  // many chunks, over which errors would grow.
   const auto add_long = [&](const std::string& name, DeltaAttrs a, std::vector<OpStep> steps) {
     Add(cases, DeltaCase("gated_delta.long." + name, a, 4, std::move(steps)));
   };
@@ -310,8 +310,8 @@ void AddRecurrent(std::vector<OpCase>& cases) {
            {{{130, 1, 70}, 3, 1}, {{64, 65, 0}}, {{1, 1, 128}, 2}, {{20, 192, 3}}});
   add_long("h1of2.d128", {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 128},
            {{{100}}, {{1}}, {{129}, 5}});
-  add_long("h1of2.d32.t4096", {.k_heads = 1, .v_heads = 2, .k_dim = 32, .v_dim = 32},
-           {{{2000}}, {{80}}, {{2016}}});
+  add_long("h1of2.d32.t1280", {.k_heads = 1, .v_heads = 2, .k_dim = 32, .v_dim = 32},
+           {{{1000}}, {{80}}, {{200}}});
   // Two layers, whose states must not mix.
   CaseBuilder c("gated_delta.layers");
   ValueId x = c.X(64);
