@@ -25,9 +25,13 @@ double RoundingOf(DType t) {
 }
 
 bool WritesCacheFused(const Graph& g) {
-  return CountNodes(g, Op::kRopeKvWrite) + CountNodes(g, Op::kNormRopeKvWrite) +
-             CountNodes(g, Op::kLatentWrite) + CountNodes(g, Op::kNormQkvRopeWrite) >
-         0;
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
+    return IsFused(n.op) && WritesState(n.op) && n.op != Op::kGatedDeltaNet;
+  });
+}
+
+bool ReadsCache(Op op) {
+  return op == Op::kAttention || op == Op::kRopeAttention || op == Op::kNormRopeAttention;
 }
 
 bool QuantisesWithin(Op op) {

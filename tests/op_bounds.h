@@ -17,6 +17,9 @@ double RoundingOf(vt::ir::DType t);
 // other way than the reference's.
 bool WritesCacheFused(const vt::ir::Graph& g);
 
+// Whether the op is attention, or ends in it.
+bool ReadsCache(vt::ir::Op op);
+
 // Whether the op quantises what it reads then itself.
 bool QuantisesWithin(vt::ir::Op op);
 

@@ -45,10 +45,12 @@ struct AttentionList {
 struct AttentionListSpec {
   AttentionList list;
   const int32_t *positions = nullptr, *query_start = nullptr, *seq_lens = nullptr;
-  int32_t window = 0;
+  int32_t window = 0;  // see FirstKey
   int32_t causal = 1;
   int32_t decode_tokens = 1;  // requests of at most so many tokens are items, others tiles
   int32_t tile_tokens = 0;    // of a QueryTile at most; 0: there are none
+  // Tiles that a block takes at once: lanes have a multiple.
+  int32_t lane_step = 4;
   // Least tiles of keys of a lane: below, waiting for the other lanes costs more than they save.
   int32_t least_tiles = 4;
 };
@@ -89,9 +91,10 @@ struct AttentionArgs {
   KvLayer kv;
   const int32_t* positions = nullptr;
   const int32_t* block_table = nullptr;
-  int32_t v_dim = 0;      // of a latent cache: how many of a vector's numbers are values
-  int32_t group = 1;      // heads of q a head of k
-  int32_t row_tiles = 1;  // tiles of 16 of a group's rows
+  int32_t v_dim = 0;       // of a latent cache: how many of a vector's numbers are values
+  int32_t group = 1;       // heads of q a head of k
+  int32_t tile_rows = 16;  // rows of a group that a block takes
+  int32_t row_tiles = 1;   // tiles of them
   int32_t window = 0, causal = 1;
   float scale_log2 = 1;  // times log2(e): softmax is of powers of two
   float softcap = 0;
@@ -107,6 +110,17 @@ struct AttentionArgs {
   float* partial_sums = nullptr;
   float* partial_stats = nullptr;
   int32_t* counters = nullptr;  // [lanes][kv_heads * row_tiles], zero between launches
+};
+
+// Attention of few rows, with the writing of the step's own keys and values where `write.slots` is
+// given: q, k and v are then as the linear made them. Requests may bring several tokens.
+struct AttentionRowArgs {
+  AttentionArgs read;
+  KvWriteArgs write;  // of q its norm and its rotation; read.q is q
+  const int32_t *query_start = nullptr, *seq_lens = nullptr;
+  // Another attention has waited since the step's beginning: the work list is there, and so is all
+  // that earlier steps wrote.
+  int32_t list_is_there = 0;
 };
 
 // --- shared memory, in values of `size` bytes. A row of keys is read 16 bytes a lane by four lanes
@@ -148,5 +162,11 @@ constexpr int PrefillBytes(int dim, int size, int waves, int stages, int lane_ro
   return rows * KeyPitch(dim, size) * size + stages * PrefillStageBytes(dim, size) +
          waves * 16 * kTileKeys * size + rows * 8;
 }
+
+// Keys of a lane in turn, where as many lanes share a key of so many rows of q.
+constexpr int RowDepth(int lanes, int rows) { return lanes / rows < 8 ? lanes / rows : 8; }
+// What a wave leaves behind: sums of so many rows, their maxima and weights.
+constexpr int RowWaveFloats(int dim, int rows) { return rows * dim + (2 * rows + 3) / 4 * 4; }
+inline constexpr int kRowThreads = 256;
 
 }  // namespace vt::gpu

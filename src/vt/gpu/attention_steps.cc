@@ -81,6 +81,34 @@ DecodeShape DecodeShapeOf(int64_t head_dim, ir::DType t, bool aligned, const Dev
   return s;
 }
 
+// How the kernel of few rows runs: attention_row.h. Where more heads share a head of keys than it
+// takes, blocks would read the same keys, which costs nothing while tokens are few.
+struct RowShape {
+  int lanes = 0;  // 0: it does not run
+  int rows = 1;
+  int tiles = 4;  // of keys that a block takes at once
+  int64_t shared_bytes = 0;
+};
+RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& b,
+                    const DeviceFacts& d) {
+  constexpr int64_t kFewTokens = 8;
+  constexpr uint64_t kMostRows = 4;
+  RowShape s;
+  const auto group = static_cast<uint64_t>(a.heads / a.kv_heads);
+  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 ||
+      (group > kMostRows && b.tokens > kFewTokens))
+    return s;
+  // A head a block where that still leaves multiprocessors without work.
+  const bool few = b.tokens * a.heads <= 2 * d.properties.units;
+  s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
+  s.lanes = static_cast<int>(std::bit_ceil(std::max<uint64_t>(a.head_dim / 8, 4)));
+  s.shared_bytes =
+      kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)} * 4;
+  if (s.shared_bytes > d.properties.shared_bytes) return {};
+  s.tiles = std::max(1, kRowThreads / s.lanes * RowDepth(s.lanes, s.rows) / kTileKeys);
+  return s;
+}
+
 // How the kernel of latent caches runs; it takes all tokens.
 struct LatentShape {
   int dim = 0;  // 0: it does not run
@@ -140,22 +168,56 @@ PrefillShape PrefillShapeOf(const ir::AttentionAttrs& a, ir::DType t, const Devi
   return s;
 }
 
-const ir::AttentionAttrs& AttrsOf(const ir::Node& n) { return n.attrs.as<ir::AttentionAttrs>(); }
+const ir::AttentionAttrs& AttrsOf(const ir::Node& n) { return *AttentionAttrsOf(n); }
 
-int64_t RowTiles(const ir::AttentionAttrs& a) { return (a.heads / a.kv_heads + 15) / 16; }
+bool WritesToo(const ir::Node& n) {
+  return n.op == ir::Op::kRopeAttention || n.op == ir::Op::kNormRopeAttention;
+}
+
+// What a node that reads the cache takes.
+struct Reads {
+  ir::ValueId q, state, positions, query_start, seq_lens, table;
+  ir::ValueId sinks = ir::kNone;
+};
+Reads ReadsOf(const ir::Node& n) {
+  const auto& in = n.inputs;
+  const size_t rest = n.op == ir::Op::kRopeAttention ? 6 : n.op == ir::Op::kAttention ? 3 : 8;
+  Reads r = {in[0], in[1], in[2], in[rest], in[rest + 1], in[rest + 2]};
+  if (WritesToo(n)) {
+    r.positions = in[3];
+    r.state = in[4];
+  }
+  if (in.size() > rest + 3) r.sinks = in[rest + 3];
+  return r;
+}
+
+// FirstKey's.
+int32_t WindowOf(const ir::AttentionAttrs& a) {
+  const auto window = static_cast<int32_t>(std::min<int64_t>(a.window, INT32_MAX));
+  return a.chunked ? -window : window;
+}
+
+// Rows of a group that a block of the kernels of few tokens takes, and how many such tiles a group
+// has.
+int64_t TileRows(const RowShape& s) { return s.lanes > 0 ? s.rows : 16; }
+int64_t RowTiles(const ir::AttentionAttrs& a, const RowShape& s) {
+  return (a.heads / a.kv_heads + TileRows(s) - 1) / TileRows(s);
+}
 
 // A list that layers share, and where it is in the workspace.
 struct ListPlace {
   ir::ValueId positions, query_start, seq_lens;
-  int64_t window;
+  int32_t window;
   bool causal;
   int64_t lanes, tile_tokens;
+  int32_t lane_step, least_tiles;  // AttentionListSpec's
+  int64_t counters;                // of lanes' heads of keys and tiles of rows
   int64_t items = 0, lane_begin = 0, tiles = 0, unsorted = 0, tile_count = 0;  // offsets
 
   bool Serves(const ListPlace& o) const {
     return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
            window == o.window && causal == o.causal && lanes == o.lanes &&
-           tile_tokens == o.tile_tokens;
+           tile_tokens == o.tile_tokens && lane_step == o.lane_step;
   }
 };
 
@@ -175,20 +237,29 @@ int64_t MostTiles(const ir::Bucket& b, int64_t tile_tokens) {
 
 ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, const DeviceFacts& d) {
   const ir::AttentionAttrs& a = AttrsOf(n);
-  const ir::DType type = g.value(n.inputs[0]).dtype;
-  const int blocks_per_unit = a.latent() ? LatentShapeOf(a, type, d).blocks_per_unit
-                                         : DecodeShapeOf(a.head_dim, type, true, d).blocks_per_unit;
+  const Reads reads = ReadsOf(n);
+  const ir::DType type = g.value(reads.q).dtype;
+  const RowShape few = RowShapeOf(a, type, b, d);
+  const int blocks_per_unit = few.lanes > 0 ? 1
+                              : a.latent()
+                                  ? LatentShapeOf(a, type, d).blocks_per_unit
+                                  : DecodeShapeOf(a.head_dim, type, true, d).blocks_per_unit;
   // Where there are as many requests as tokens, each has one.
   const PrefillShape prefill =
       b.tokens > b.requests && !a.latent() ? PrefillShapeOf(a, type, d) : PrefillShape{};
-  const int64_t resident = int64_t{d.properties.units} * blocks_per_unit;
-  return {.positions = n.inputs[2],
-          .query_start = n.inputs[3],
-          .seq_lens = n.inputs[4],
-          .window = a.window,
+  const int64_t resident = int64_t{d.properties.units} * blocks_per_unit,
+                columns = a.kv_heads * RowTiles(a, few),
+                lanes = std::max<int64_t>(1, resident / columns);
+  return {.positions = reads.positions,
+          .query_start = reads.query_start,
+          .seq_lens = reads.seq_lens,
+          .window = WindowOf(a),
           .causal = a.causal,
-          .lanes = std::max<int64_t>(1, resident / (a.kv_heads * RowTiles(a))),
-          .tile_tokens = prefill.tile_tokens};
+          .lanes = lanes,
+          .tile_tokens = prefill.tile_tokens,
+          .lane_step = few.lanes > 0 ? few.tiles : 4,
+          .least_tiles = few.lanes > 0 ? 2 * few.tiles : 4,
+          .counters = lanes * columns};
 }
 
 Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
@@ -200,12 +271,12 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   };
   int64_t rows = 0, values = 0;
   for (const ir::Node& n : g.nodes) {
-    if (n.op != ir::Op::kAttention) continue;
+    if (AttentionAttrsOf(n) == nullptr) continue;
     const ir::AttentionAttrs& a = AttrsOf(n);
     ListPlace list = ListOf(g, n, b, d);
     rows = std::max(rows, 2 * list.lanes * a.heads);
     values = std::max(values, 2 * list.lanes * a.heads * a.value_dim());
-    p.counter_count = std::max(p.counter_count, list.lanes * a.kv_heads * RowTiles(a));
+    p.counter_count = std::max(p.counter_count, list.counters);
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
@@ -225,9 +296,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   return p;
 }
 
-std::byte* Base(const Context& c) {
-  return c.workspace() + c.parts().attention;
-}
+std::byte* Base(const Context& c) { return c.workspace() + c.parts().attention; }
 
 AttentionList ListAt(std::byte* base, const ListPlace& p) {
   return {.items = reinterpret_cast<DecodeItem*>(base + p.items),
@@ -236,80 +305,6 @@ AttentionList ListAt(std::byte* base, const ListPlace& p) {
           .unsorted = reinterpret_cast<QueryTile*>(base + p.unsorted),
           .tile_count = reinterpret_cast<int32_t*>(base + p.tile_count),
           .lanes = static_cast<int32_t>(p.lanes)};
-}
-
-void CompileRead(const Context& c, ir::NodeId id) {
-  const ir::Node& n = c.node(id);
-  const ir::AttentionAttrs& attrs = AttrsOf(n);
-  const ir::DType type = c.value(n.inputs[0]).dtype;
-  const bool aligned = c.Aligned(n.inputs[0]);
-  const DecodeShape shape =
-      attrs.latent() ? DecodeShape{} : DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
-  const LatentShape latent = attrs.latent() ? LatentShapeOf(attrs, type, c.device) : LatentShape{};
-  if (shape.waves == 0 && latent.dim == 0)
-    return c.Fail(id, "needs more shared memory than the device has");
-  const auto group = static_cast<size_t>(c.value(n.inputs[1]).group);
-  const int64_t blocks =
-      group < c.bindings.state_blocks.size() ? c.bindings.state_blocks[group] : 0;
-  if (blocks * 2 * attrs.kv_heads * c.bindings.block_size > INT32_MAX)
-    return c.Fail(id,
-                  "has a cache of more rows than the kernels count; give the KV cache less memory");
-  const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
-  const ListPlace wanted = ListOf(c.plan.graph, n, c.bucket(), c.device);
-  const auto list =
-      std::ranges::find_if(places.lists, [&](const ListPlace& p) { return p.Serves(wanted); });
-  std::byte* base = Base(c);
-  AttentionArgs a;
-  a.header = c.header();
-  a.list = ListAt(base, *list);
-  a.q = c.RowsOf(n.inputs[0]);
-  a.out = c.RowsOf(n.outputs[0]);
-  a.kv = c.Kv(n.inputs[1]);
-  a.positions = c.Ints(n.inputs[2]);
-  a.block_table = c.Ints(n.inputs[5]);
-  a.group = static_cast<int32_t>(attrs.heads / attrs.kv_heads);
-  a.row_tiles = static_cast<int32_t>(RowTiles(attrs));
-  a.window = static_cast<int32_t>(std::min<int64_t>(attrs.window, INT32_MAX));
-  a.causal = attrs.causal ? 1 : 0;
-  // With a cap the kernel takes tanh(score * scale_log2) times the cap and log2(e).
-  a.scale_log2 =
-      attrs.softcap != 0 ? attrs.scale / attrs.softcap : attrs.scale * std::numbers::log2e_v<float>;
-  a.softcap = attrs.softcap;
-  if (attrs.sinks) a.sinks = c.Vector(n.inputs[6]);
-  const auto block = static_cast<uint32_t>(a.kv.block_size);
-  a.block_shift = std::has_single_bit(block) ? std::countr_zero(block) : -1;
-  a.q_direct = shape.stages_query ? 0 : 1;
-  a.one_buffer = shape.one_buffer ? 1 : 0;
-  a.partial_sums = reinterpret_cast<float*>(base + places.partial_sums);
-  a.partial_stats = reinterpret_cast<float*>(base + places.partial_stats);
-  a.counters = reinterpret_cast<int32_t*>(base + places.counters);
-  LaunchConfig config;
-  config.early = true;
-  config.grid_x = static_cast<unsigned>(list->lanes * attrs.kv_heads * a.row_tiles);
-  const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
-  const char* convert = same ? "" : "_convert";
-  if (attrs.latent()) {
-    a.v_dim = static_cast<int32_t>(attrs.v_dim);
-    a.aligned = aligned ? 1 : 0;
-    a.one_stage = latent.one_stage ? 1 : 0;
-    config.threads = static_cast<unsigned>(kLatentWaves * c.device.properties.wave);
-    config.shared_bytes = static_cast<unsigned>(latent.shared_bytes);
-    c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
-    return;
-  }
-  config.threads = static_cast<unsigned>(shape.waves * c.device.properties.wave);
-  config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
-  c.Emit(id, fmt::format("attention_decode{}_d{}", convert, shape.dim), type, config, a);
-  if (list->tile_tokens == 0) return;
-  const PrefillShape prefill = PrefillShapeOf(attrs, type, c.device);
-  a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
-  a.tile_heads = static_cast<int32_t>(prefill.tile_heads);
-  a.one_stage = prefill.one_stage ? 1 : 0;
-  config.grid_x = static_cast<unsigned>(MostTiles(c.bucket(), list->tile_tokens) * attrs.heads /
-                                        prefill.tile_heads);
-  config.threads = static_cast<unsigned>(prefill.waves * c.device.properties.wave);
-  config.shared_bytes = static_cast<unsigned>(prefill.shared_bytes);
-  c.Emit(id, fmt::format("attention_prefill{}_d{}", convert, prefill.dim), type, config, a);
 }
 
 const ir::NormAttrs* NormAt(const ir::FusedAttrs& f, size_t which) {
@@ -336,8 +331,9 @@ const ir::RopeAttrs* SharedRope(const ir::FusedAttrs& f) {
   return q;
 }
 
-void CompileWrite(const Context& c, ir::NodeId id) {
-  const ir::Node& n = c.node(id);
+// Of a write alone, or of what writes among other things; k.base: nullptr where q and k are rotated
+// in different ways.
+KvWriteArgs WriteArgsOf(const Context& c, const ir::Node& n) {
   KvWriteArgs a;
   a.header = c.header();
   ir::ValueId k = n.inputs[1], v = n.inputs[2], state = n.inputs[0], slots = n.inputs[3];
@@ -345,21 +341,23 @@ void CompileWrite(const Context& c, ir::NodeId id) {
   if (n.op != ir::Op::kKvWrite) {
     const auto& attrs = n.attrs.as<ir::FusedAttrs>();
     const ir::RopeAttrs* rope = SharedRope(attrs);
-    if (rope == nullptr) return c.Fail(id, "rotates q and k in different ways");
+    if (rope == nullptr) return a;
     const ir::ValueId q = n.inputs[0];
     state = n.inputs[4];
     slots = n.inputs[5];
     a.q = c.RowsOf(q);
-    a.q_out = c.RowsOf(n.outputs[0]);
+    aligned = c.Aligned(q);
+    if (!WritesToo(n)) {
+      a.q_out = c.RowsOf(n.outputs[0]);
+      aligned &= c.Aligned(n.outputs[0]);
+    }
     a.q_heads = a.q.inner;
     a.positions = c.Ints(n.inputs[3]);
     a.rotary_dim = static_cast<int32_t>(rope->rotary_dim);
     a.interleaved = rope->interleaved ? 1 : 0;
     a.q_table = RopeTableOf(c, *rope);
     a.k_table = RopeTableOf(c, *RopeAt(attrs, 1));
-    aligned = c.Aligned(q) && c.Aligned(n.outputs[0]);
-    if (n.op == ir::Op::kNormRopeKvWrite) {
-      const ir::NormAttrs *qn = NormAt(attrs, 0), *kn = NormAt(attrs, 1);
+    if (const ir::NormAttrs* qn = NormAt(attrs, 0), *kn = NormAt(attrs, 1); qn != nullptr) {
       a.q_norm = {c.Vector(n.inputs[6]), qn->eps, qn->weight_offset};
       a.k_norm = {c.Vector(n.inputs[7]), kn->eps, kn->weight_offset};
     }
@@ -369,6 +367,106 @@ void CompileWrite(const Context& c, ir::NodeId id) {
   a.kv = c.Kv(state);
   a.slots = c.Ints(slots);
   a.aligned = aligned && c.Aligned(k) && c.Aligned(v) ? 1 : 0;
+  return a;
+}
+
+void CompileRead(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  const ir::AttentionAttrs& attrs = AttrsOf(n);
+  const Reads reads = ReadsOf(n);
+  const ir::DType type = c.value(reads.q).dtype;
+  const bool aligned = c.Aligned(reads.q);
+  const DecodeShape shape =
+      attrs.latent() ? DecodeShape{} : DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
+  const LatentShape latent = attrs.latent() ? LatentShapeOf(attrs, type, c.device) : LatentShape{};
+  if (shape.waves == 0 && latent.dim == 0)
+    return c.Fail(id, "needs more shared memory than the device has");
+  const auto group = static_cast<size_t>(c.value(reads.state).group);
+  const int64_t blocks =
+      group < c.bindings.state_blocks.size() ? c.bindings.state_blocks[group] : 0;
+  if (blocks * 2 * attrs.kv_heads * c.bindings.block_size > INT32_MAX)
+    return c.Fail(id,
+                  "has a cache of more rows than the kernels count; give the KV cache less memory");
+  const Places places = PlacesOf(c.plan.graph, c.bucket(), c.device);
+  const ListPlace wanted = ListOf(c.plan.graph, n, c.bucket(), c.device);
+  const auto list =
+      std::ranges::find_if(places.lists, [&](const ListPlace& p) { return p.Serves(wanted); });
+  std::byte* base = Base(c);
+  AttentionArgs a;
+  a.header = c.header();
+  a.list = ListAt(base, *list);
+  a.q = c.RowsOf(reads.q);
+  a.out = c.RowsOf(n.outputs[0]);
+  a.kv = c.Kv(reads.state);
+  a.positions = c.Ints(reads.positions);
+  a.block_table = c.Ints(reads.table);
+  a.group = static_cast<int32_t>(attrs.heads / attrs.kv_heads);
+  const RowShape few = RowShapeOf(attrs, type, c.bucket(), c.device);
+  a.tile_rows = static_cast<int32_t>(TileRows(few));
+  a.row_tiles = static_cast<int32_t>(RowTiles(attrs, few));
+  a.window = WindowOf(attrs);
+  a.causal = attrs.causal ? 1 : 0;
+  // With a cap the kernel takes tanh(score * scale_log2) times the cap and log2(e).
+  a.scale_log2 =
+      attrs.softcap != 0 ? attrs.scale / attrs.softcap : attrs.scale * std::numbers::log2e_v<float>;
+  a.softcap = attrs.softcap;
+  if (attrs.sinks) a.sinks = c.Vector(reads.sinks);
+  const auto block = static_cast<uint32_t>(a.kv.block_size);
+  a.block_shift = std::has_single_bit(block) ? std::countr_zero(block) : -1;
+  a.q_direct = shape.stages_query ? 0 : 1;
+  a.one_buffer = shape.one_buffer ? 1 : 0;
+  a.partial_sums = reinterpret_cast<float*>(base + places.partial_sums);
+  a.partial_stats = reinterpret_cast<float*>(base + places.partial_stats);
+  a.counters = reinterpret_cast<int32_t*>(base + places.counters);
+  LaunchConfig config;
+  config.early = true;
+  config.grid_x = static_cast<unsigned>(list->lanes * attrs.kv_heads * a.row_tiles);
+  const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
+  const char* convert = same ? "" : "_convert";
+  if (attrs.latent()) {
+    a.v_dim = static_cast<int32_t>(attrs.v_dim);
+    a.aligned = aligned ? 1 : 0;
+    a.one_stage = latent.one_stage ? 1 : 0;
+    config.threads = static_cast<unsigned>(kLatentWaves * c.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(latent.shared_bytes);
+    c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
+    return;
+  }
+  if (few.lanes > 0) {
+    a.aligned = aligned ? 1 : 0;
+    config.threads = kRowThreads;
+    config.shared_bytes = static_cast<unsigned>(few.shared_bytes);
+    AttentionRowArgs row;
+    row.read = a;
+    if (WritesToo(n)) {
+      row.write = WriteArgsOf(c, n);
+      row.query_start = c.Ints(reads.query_start);
+      row.seq_lens = c.Ints(reads.seq_lens);
+      const auto begin = c.plan.graph.nodes.begin();
+      row.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
+    }
+    c.Emit(id, fmt::format("attention_row{}_l{}_r{}", convert, few.lanes, few.rows), type, config,
+           row);
+  } else {
+    config.threads = static_cast<unsigned>(shape.waves * c.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
+    c.Emit(id, fmt::format("attention_decode{}_d{}", convert, shape.dim), type, config, a);
+  }
+  if (list->tile_tokens == 0) return;
+  const PrefillShape prefill = PrefillShapeOf(attrs, type, c.device);
+  a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
+  a.tile_heads = static_cast<int32_t>(prefill.tile_heads);
+  a.one_stage = prefill.one_stage ? 1 : 0;
+  config.grid_x = static_cast<unsigned>(MostTiles(c.bucket(), list->tile_tokens) * attrs.heads /
+                                        prefill.tile_heads);
+  config.threads = static_cast<unsigned>(prefill.waves * c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>(prefill.shared_bytes);
+  c.Emit(id, fmt::format("attention_prefill{}_d{}", convert, prefill.dim), type, config, a);
+}
+
+void CompileWrite(const Context& c, ir::NodeId id) {
+  const KvWriteArgs a = WriteArgsOf(c, c.node(id));
+  if (a.k.base == nullptr) return c.Fail(id, "rotates q and k in different ways");
   constexpr int kWaves = 4;
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>(c.bucket().tokens);
@@ -376,10 +474,17 @@ void CompileWrite(const Context& c, ir::NodeId id) {
   config.threads = static_cast<unsigned>(kWaves * c.device.properties.wave);
   config.shared_bytes = static_cast<unsigned>(kWaves * a.kv.head_dim * 4);
   config.early = true;
-  c.Emit(id, "kv_write", c.value(k).dtype, config, a);
+  const ir::Node& n = c.node(id);
+  c.Emit(id, "kv_write", c.value(n.inputs[n.op == ir::Op::kKvWrite ? 1 : 0]).dtype, config, a);
 }
 
 }  // namespace
+
+const ir::AttentionAttrs* AttentionAttrsOf(const ir::Node& n) {
+  if (n.op == ir::Op::kAttention) return &n.attrs.as<ir::AttentionAttrs>();
+  return WritesToo(n) ? &n.attrs.as<ir::FusedAttrs>().parts.back().as<ir::AttentionAttrs>()
+                      : nullptr;
+}
 
 KvLayer KvLayerOf(const ir::StateGroup& group, int64_t block_size) {
   KvLayer kv;
@@ -393,7 +498,7 @@ KvLayer KvLayerOf(const ir::StateGroup& group, int64_t block_size) {
 
 void CompileAttention(const Context& c, ir::NodeId id) {
   const ir::Node& n = c.node(id);
-  if (n.op == ir::Op::kAttention) return CompileRead(c, id);
+  if (AttentionAttrsOf(n) != nullptr) return CompileRead(c, id);
   if (n.op == ir::Op::kKvWrite && n.inputs.size() == 3) return CompileLatent(c, id);
   CompileWrite(c, id);
 }
@@ -415,9 +520,11 @@ void CompileStepBegin(const Context& c) {
       s.positions = c.Ints(p.positions);
       s.query_start = c.Ints(p.query_start);
       s.seq_lens = c.Ints(p.seq_lens);
-      s.window = static_cast<int32_t>(std::min<int64_t>(p.window, INT32_MAX));
+      s.window = p.window;
       s.causal = p.causal ? 1 : 0;
       s.tile_tokens = static_cast<int32_t>(p.tile_tokens);
+      s.lane_step = p.lane_step;
+      s.least_tiles = p.least_tiles;
       s.decode_tokens = p.tile_tokens > 0 ? 1 : INT32_MAX;
     }
     a.counters = reinterpret_cast<int32_t*>(base + places.counters);
@@ -444,7 +551,7 @@ int64_t AttentionWorkspace(const ir::Graph& g, const ir::Bucket& b, const Device
   return PlacesOf(g, b, d).bytes;
 }
 
-bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
+bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d) {
   const auto group_of = [&](ir::ValueId state) -> const ir::StateGroup& {
     return g.state_groups[static_cast<size_t>(g.value(state).group)];
@@ -463,6 +570,17 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket&,
              (a.latent()
                   ? LatentShapeOf(a, g.value(n.inputs[0]).dtype, d).dim
                   : DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves) > 0;
+    }
+    case ir::Op::kRopeAttention:
+    case ir::Op::kNormRopeAttention: {
+      // Where a request brings one token, or few: each makes the keys of those before it again.
+      const ir::RopeAttrs* rope = SharedRope(n.attrs.as<ir::FusedAttrs>());
+      const bool same_type = std::all_of(n.inputs.begin(), n.inputs.begin() + 3, [&](auto v) {
+        return g.value(v).dtype == g.value(n.outputs[0]).dtype;
+      });
+      return b.tokens == b.requests && same_type && cache_fits(n.inputs[4]) && rope != nullptr &&
+             rope->rotary_dim % (rope->interleaved ? 8 : 16) == 0 &&
+             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, b, d).lanes > 0;
     }
     default:
       return cache_fits(n.inputs[4]) && SharedRope(n.attrs.as<ir::FusedAttrs>()) != nullptr;

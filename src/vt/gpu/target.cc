@@ -15,7 +15,7 @@ namespace {
 
 using ir::Op;
 
-enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent, kLatent };
+enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent, kEntries, kLatent };
 
 Family FamilyOf(Op op) {
   switch (op) {
@@ -35,6 +35,8 @@ Family FamilyOf(Op op) {
     case Op::kAttention:
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
+    case Op::kRopeAttention:
+    case Op::kNormRopeAttention:
       return Family::kAttention;
     case Op::kHeadLinear:
     case Op::kLatentQuery:
@@ -46,6 +48,7 @@ Family FamilyOf(Op op) {
     case Op::kTopLogprobs:
       return Family::kChoice;
     case Op::kRouter:
+    case Op::kHashRouter:
     case Op::kGroupedLinear:
     case Op::kGroupedLinearActMul:
     case Op::kGroupedLinearSum:
@@ -61,6 +64,12 @@ Family FamilyOf(Op op) {
     case Op::kGatedDelta:
     case Op::kGatedDeltaNet:
       return Family::kRecurrent;
+    case Op::kCompress:
+    case Op::kIndexEntries:
+    case Op::kEntryAttention:
+    case Op::kHyperCollapse:
+    case Op::kHyperExpand:
+      return Family::kEntries;
     case Op::kQuantize:
     case Op::kRmsNormQuantize:
     case Op::kAddRmsNormQuantize:
@@ -73,7 +82,7 @@ Family FamilyOf(Op op) {
 
 bool HasAttention(const ir::Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(),
-                     [](const ir::Node& n) { return n.op == Op::kAttention; });
+                     [](const ir::Node& n) { return AttentionAttrsOf(n) != nullptr; });
 }
 
 int64_t RoundUp(int64_t n) { return (n + 255) / 256 * 256; }
@@ -112,6 +121,8 @@ bool GpuTarget::Supports(const ir::Graph& graph, const ir::Node& node,
       return SupportsLatent(graph, node);
     case Family::kRecurrent:
       return SupportsRecurrent(graph, node, bucket, facts_);
+    case Family::kEntries:
+      return SupportsEntries(graph, node, facts_);
     default:
       return true;
   }
@@ -129,6 +140,8 @@ int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   for (const ir::Node& n : plan.graph.nodes) {
     if (n.op == Op::kCausalConv || n.op == Op::kGatedDeltaNet) filters.insert(n.inputs[1]);
     if (n.op == Op::kExpertBias) filters.insert(n.inputs[2]);
+    if (n.op == Op::kHashRouter) filters.insert(n.inputs[1]);
+    if (n.op == Op::kCompress) filters.insert(n.inputs[6]);
   }
   for (size_t i = 0; i < plan.graph.values.size(); ++i) {
     const ir::Value& v = plan.graph.values[i];
@@ -148,7 +161,9 @@ int64_t GpuTarget::Launches(const ir::Plan& plan) const {
   // Tables of rotations take long to make.
   RopeTables tables;
   const auto add = [&](const ir::Attrs& attrs) {
-    if (const auto* rope = std::get_if<ir::RopeAttrs>(&attrs.v))
+    const auto* compress = std::get_if<ir::CompressAttrs>(&attrs.v);
+    const auto* rope = compress != nullptr ? &compress->rope : std::get_if<ir::RopeAttrs>(&attrs.v);
+    if (rope != nullptr)
       tables.made.push_back({*rope, INT64_MAX, static_cast<const float*>(fake(5))});
   };
   for (const ir::Node& n : plan.graph.nodes) {
@@ -206,6 +221,8 @@ void CompileNode(const Context& c, ir::NodeId id) {
       return CompileLatent(c, id);
     case Family::kRecurrent:
       return CompileRecurrent(c, id);
+    case Family::kEntries:
+      return CompileEntries(c, id);
     case Family::kQuantize:
       return CompileQuantize(c, id);
     case Family::kExperts:

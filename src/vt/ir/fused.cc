@@ -74,8 +74,30 @@ bool QkvSlices(std::span<const Attrs> parts) {
          k.begin == q.size && v.begin == k.begin + k.size;
 }
 
+// Values that see no further than themselves, so that those of a step can be read where they are
+// made.
+bool Causal(std::span<const Attrs> parts) { return parts.back().as<AttentionAttrs>().causal; }
+
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
+      {Op::kNormRopeAttention,
+       11,
+       {{Op::kRmsNorm, {~0, ~6}},
+        {Op::kRope, {0, ~3}},
+        {Op::kRmsNorm, {~1, ~7}},
+        {Op::kRope, {2, ~3}},
+        {Op::kKvWrite, {~4, 3, ~2, ~5}},
+        {Op::kAttention, {1, 4, ~3, ~8, ~9, ~10, kRest}}},
+       {5, 4},
+       Causal},
+      {Op::kRopeAttention,
+       9,
+       {{Op::kRope, {~0, ~3}},
+        {Op::kRope, {~1, ~3}},
+        {Op::kKvWrite, {~4, 1, ~2, ~5}},
+        {Op::kAttention, {0, 2, ~3, ~6, ~7, ~8, kRest}}},
+       {3, 2},
+       Causal},
       {Op::kNormQkvRopeWrite,
        7,
        {{Op::kRmsNorm, {~0, ~1}},

@@ -106,6 +106,12 @@ namespace vt::ir {
     "(q, k, v, positions, state, slots) -> (rope(q), state with rope(k) and v)")                  \
   X(NormRopeKvWrite, "norm_rope_kv_write", FusedAttrs,                                            \
     "(q, k, v, positions, state, slots, wq, wk) -> the same of rms_norm(q, wq), rms_norm(k, wk)") \
+  X(RopeAttention, "rope_attention", FusedAttrs,                                                  \
+    "(q, k, v, positions, state, slots, query_start, seq_lens, table, sinks if any) -> "          \
+    "(attention, state): rope_kv_write and the attention over it")                                \
+  X(NormRopeAttention, "norm_rope_attention", FusedAttrs,                                         \
+    "(q, k, v, positions, state, slots, wq, wk, query_start, seq_lens, table, sinks if any) -> "  \
+    "the same of norm_rope_kv_write")                                                             \
   X(LatentWrite, "latent_write", FusedAttrs,                                                      \
     "(x [T, 1, N + R], w [N], positions, state, slots) -> state with rms_norm(x[.. N], w), "      \
     "rope(x[N ..])")                                                                              \
@@ -183,7 +189,9 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kGatedDeltaNet) return {2, 1};
   if (op == Op::kLatentWrite) return {3, 0};
   if (op == Op::kNormQkvRopeWrite) return {3, 1};
-  if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite) return {4, 1};
+  if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite || op == Op::kRopeAttention ||
+      op == Op::kNormRopeAttention)
+    return {4, 1};
   return {};
 }
 constexpr bool WritesState(Op op) { return WriteOf(op).input >= 0; }

@@ -477,7 +477,7 @@ TEST(Fuse, AGateThatIsTheSecondHalfIsLeftAlone) {
 }
 
 // q and k meet at the attention alone.
-TEST(Fuse, TiesRotationsAndTheCacheWriteTogether) {
+TEST(Fuse, TiesRotationsTheCacheWriteAndAttentionTogether) {
   for (const bool normed : {false, true}) {
     const auto weights = [](const std::string& n) -> std::optional<WeightInfo> {
       if (n == "e.weight") return WeightInfo{DType::kF32, {9, 32}};
@@ -500,7 +500,16 @@ TEST(Fuse, TiesRotationsAndTheCacheWriteTogether) {
     }
     auto g = b.Finish({x});
     ASSERT_TRUE(g) << g.error().message;
-    const Plan plan = Lower(*g, FakeTarget(), kBucket);
+    const Op whole = normed ? Op::kNormRopeAttention : Op::kRopeAttention;
+    FakeTarget target;
+    const Plan all = Lower(*g, target, kBucket);
+    ASSERT_TRUE(Verify(all.graph)) << Verify(all.graph).error().message << Dump(all.graph);
+    EXPECT_EQ(CountNodes(all.graph, whole), 2) << Dump(all.graph);
+    EXPECT_EQ(CountNodes(all.graph, Op::kAttention), 0);
+    EXPECT_EQ(Find(all.graph, whole)->inputs.size(), normed ? 11u : 9u);
+
+    target.lacks = {whole};
+    const Plan plan = Lower(*g, target, kBucket);
     ASSERT_TRUE(Verify(plan.graph)) << Verify(plan.graph).error().message << Dump(plan.graph);
     const Op fused = normed ? Op::kNormRopeKvWrite : Op::kRopeKvWrite;
     EXPECT_EQ(CountNodes(plan.graph, fused), 2) << Dump(plan.graph);

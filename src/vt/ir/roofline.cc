@@ -46,6 +46,13 @@ bool Contains(Op op, Op what) {
   return false;
 }
 
+// The attention that the op is or ends in, or none.
+const AttentionAttrs* AttentionOf(const Node& n) {
+  if (n.op == Op::kAttention) return &n.attrs.as<AttentionAttrs>();
+  const auto* fused = std::get_if<FusedAttrs>(&n.attrs.v);
+  return fused == nullptr ? nullptr : std::get_if<AttentionAttrs>(&fused->parts.back().v);
+}
+
 // Heads' matrices are read all; experts' as chosen.
 bool IsStack(const Value& v) { return v.kind == ValueKind::kWeight && v.shape.size() == 3; }
 
@@ -96,11 +103,10 @@ double Flops(const Graph& g, const Node& node, const Bucket& b, double attended)
     }
     return flops;
   }
+  if (const AttentionAttrs* a = AttentionOf(node)) {
+    return 2 * static_cast<double>(b.tokens * a->heads * (a->head_dim + a->value_dim())) * attended;
+  }
   switch (node.op) {
-    case Op::kAttention: {
-      const auto& a = node.attrs.as<AttentionAttrs>();
-      return 2 * static_cast<double>(b.tokens * a.heads * (a.head_dim + a.value_dim())) * attended;
-    }
     case Op::kKvWrite:
       return 0;
     case Op::kCausalConv:
@@ -140,7 +146,7 @@ Cost Predict(const Graph& graph, const Node& node, const Bucket& bucket, int64_t
                                 ? node.attrs.as<DeltaAttrs>().state_floats()
                                 : group.slot_bytes / 4;
         cost.bytes += 2 * 4 * static_cast<double>(bucket.requests * floats);
-      } else if (node.op == Op::kAttention) {
+      } else if (AttentionOf(node) != nullptr) {
         if (group.window > 0) attended = std::min(attended, static_cast<double>(group.window));
         cost.bytes +=
             static_cast<double>(bucket.requests * group.bytes_per_token_and_layer()) * attended;

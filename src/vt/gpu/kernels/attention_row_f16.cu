@@ -4,12 +4,12 @@ namespace vt::gpu {
 
 // attention_row_l<lanes that share a key>_r<heads of q at once>; convert: of caches of another
 // type.
-#define ATTENTION_ROW(lanes, rows)                                                         \
-  GPU_KERNEL(attention_row_l##lanes##_r##rows##_f16, AttentionArgs, kRowThreads) {         \
-    AttentionRow<::gpu::f16, lanes, rows, true>(args);                                     \
-  }                                                                                        \
-  GPU_KERNEL(attention_row_convert_l##lanes##_r##rows##_f16, AttentionArgs, kRowThreads) { \
-    AttentionRow<::gpu::f16, lanes, rows, false>(args);                                    \
+#define ATTENTION_ROW(lanes, rows)                                                            \
+  GPU_KERNEL(attention_row_l##lanes##_r##rows##_f16, AttentionRowArgs, kRowThreads) {         \
+    AttentionRow<::gpu::f16, lanes, rows, true>(args);                                        \
+  }                                                                                           \
+  GPU_KERNEL(attention_row_convert_l##lanes##_r##rows##_f16, AttentionRowArgs, kRowThreads) { \
+    AttentionRow<::gpu::f16, lanes, rows, false>(args);                                       \
   }
 
 ATTENTION_ROW(4, 1)

@@ -75,8 +75,9 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
     all_tiles += total;
   }
   const int lanes = s.list.lanes;
-  // A multiple of 4: waves of a block take tiles in turn.
-  const int lane_tiles = ::gpu::max(s.least_tiles, ((all_tiles + lanes - 1) / lanes + 3) / 4 * 4);
+  const int even = (all_tiles + lanes - 1) / lanes;
+  const int lane_tiles =
+      ::gpu::max(s.least_tiles, (even + s.lane_step - 1) / s.lane_step * s.lane_step);
   int tiles_before = 0, items_before = 0;
   for (int i = 0; i < rounds; ++i) {
     const int r = i * ::gpu::threads() + ::gpu::thread();

@@ -5,33 +5,16 @@
 // and its sums. So nothing passes through shared memory before the end: kLanes lanes hold a key,
 // eight of its numbers each, as many keys as the wave has room for at once and kDepth of them in
 // turn. Each of their scores ends in a lane of its own, which takes the softmax of it alone.
+//
+// Keys and values of the step itself may be written here too: each block makes those that it needs
+// for itself, and the one that has a token's last keys writes them.
 #pragma once
 
+#include "vt/gpu/tiles/attention_new.h"
 #include "vt/gpu/tiles/attention_parts.h"
 #include "vt/gpu/tiles/wave_sums.h"
 
 namespace vt::gpu {
-
-// Eight values as they are loaded, two a word.
-struct Eight {
-  ::gpu::Pack<uint32_t> words;
-};
-template <class T>
-inline constexpr bool kIsBF16 = KvTypeOf<T>() == kKvBF16;
-template <class T>
-GPU_FN void ValuesOf(const Eight& e, float (&x)[8]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t w = e.words.v[i];
-    if constexpr (kIsBF16<T>) {
-      x[2 * i] = ::gpu::float_of(w << 16);
-      x[2 * i + 1] = ::gpu::float_of(w & 0xffff0000u);
-    } else {
-      x[2 * i] = ::gpu::to_float(f16{static_cast<uint16_t>(w)});
-      x[2 * i + 1] = ::gpu::to_float(f16{static_cast<uint16_t>(w >> 16)});
-    }
-  }
-}
 
 template <class T, int kLanes, int kRows, bool kSame>
 struct AttentionRows {
@@ -45,6 +28,7 @@ struct AttentionRows {
   static constexpr int kDim = kLanes * kN;
   static constexpr int kNewKeys = 8;  // that a request brings at most in a step
 
+  const AttentionRowArgs& args;
   const AttentionArgs& a;
   TokenParts parts;
   const int at, key_of_lane;  // of this lane's numbers; of its keys among those side by side
@@ -55,9 +39,10 @@ struct AttentionRows {
   int rows[kDepth];  // of the cache, of the tile that is being asked for
   Eight k[kDepth], v[kDepth];
 
-  GPU_FN AttentionRows(const AttentionArgs& args, int head, int first_row)
-      : a(args),
-        parts{args, head, first_row, ::gpu::min(kRows, args.group - first_row), args.kv.head_dim},
+  GPU_FN AttentionRows(const AttentionRowArgs& arguments, int head, int first_row)
+      : args(arguments),
+        a(arguments.read),
+        parts{a, head, first_row, ::gpu::min(kRows, a.group - first_row), a.kv.head_dim},
         at(::gpu::lane() % kLanes * kN),
         key_of_lane(::gpu::lane() / kLanes) {
     const int bytes = kSame ? static_cast<int>(sizeof(T)) : KvBytes(a.kv.dtype);
@@ -66,12 +51,14 @@ struct AttentionRows {
     value_base = key_base + RowOffset(ValuesAfter(a.kv), row_bytes);
   }
 
+  GPU_FN int BlockOf(int token) const {
+    return a.block_shift >= 0 ? token >> a.block_shift : token / a.kv.block_size;
+  }
   // The rows of the cache of a wave's tile: each lane finds one.
-  GPU_FN void Find(const DecodeItem& it, const int32_t* table, int tile) {
-    const int key = ::gpu::min(it.first + tile * kKeys + ::gpu::lane() % kKeys, it.last - 1);
-    const int size = a.kv.block_size;
-    const int block = a.block_shift >= 0 ? key >> a.block_shift : key / size;
-    const int row = KeyRow(a.kv, table[block], parts.head, key - block * size);
+  GPU_FN void Find(const DecodeItem& it, int last, const int32_t* table, int tile) {
+    const int key = ::gpu::min(it.first + tile * kKeys + ::gpu::lane() % kKeys, last - 1);
+    const int block = BlockOf(key);
+    const int row = KeyRow(a.kv, table[block], parts.head, key - block * a.kv.block_size);
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) rows[i] = ::gpu::shuffle(row, i * kAtOnce + key_of_lane);
   }
@@ -88,25 +75,28 @@ struct AttentionRows {
     }
   }
 
+  GPU_FN bool Writes() const { return args.write.slots != nullptr; }
+
   GPU_FN void LoadQuery(const DecodeItem& it, float (&q)[kRows][kN]) const {
     const T* base = static_cast<const T*>(a.q.base) + it.token * a.q.stride +
-                    static_cast<int64_t>(parts.head * a.group + parts.first_row) * parts.dim + at;
-    Eight e[kRows] = {};
+                    static_cast<int64_t>(parts.head * a.group + parts.first_row) * parts.dim;
+    Eight e[kRows];
 #pragma unroll
     for (int h = 0; h < kRows; ++h) {
       // Rows past the last are copies of it, which nobody reads.
-      const T* row = base + ::gpu::min(h, parts.rows - 1) * parts.dim;
-      if (at >= parts.dim) continue;
-      if (a.aligned != 0) {
-        e[h] = *reinterpret_cast<const Eight*>(row);
-      } else {
-        for (int j = 0; j < 4; ++j)
-          e[h].words.v[j] = row[2 * j].bits | static_cast<uint32_t>(row[2 * j + 1].bits) << 16;
-      }
+      e[h] = LoadEight(base + ::gpu::min(h, parts.rows - 1) * parts.dim, at, parts.dim,
+                       a.aligned != 0);
+    }
+#pragma unroll
+    for (int h = 0; h < kRows; ++h) ValuesOf<T>(e[h], q[h]);
+    if (Writes()) {
+      const HeadMaker<kLanes> maker(args.write, args.write.q_norm, args.write.q_table,
+                                    a.positions[it.token]);
+#pragma unroll
+      for (int h = 0; h < kRows; ++h) maker.Make(q[h]);
     }
 #pragma unroll
     for (int h = 0; h < kRows; ++h) {
-      ValuesOf<T>(e[h], q[h]);
 #pragma unroll
       for (int j = 0; j < kN; ++j) q[h][j] *= a.scale_log2;
     }
@@ -121,25 +111,84 @@ struct AttentionRows {
     return s;
   }
 
-  // `waits`: this is the block's first item, before wait_predecessor().
-  GPU_FN void Run(const DecodeItem& it, const int32_t* table, bool waits) {
-    const int tiles = (it.last - it.first + kKeys - 1) / kKeys;
-    int tile = ::gpu::wave();
-    // Keys of this very step stand at a request's end, and may not be there yet.
-    const bool early = waits && it.first + (tile + 1) * kKeys <= it.last - kNewKeys;
-    if (waits && !early) ::gpu::wait_predecessor();
-    if (tile < tiles) {
-      Find(it, table, tile);
-      Load(key_base, k);
-      Load(value_base, v);
-    }
-    if (early) ::gpu::wait_predecessor();
-    float q[kRows][kN];
-    LoadQuery(it, q);
-
+  // What a wave has gathered.
+  struct Gathered {
     // Of the head that this lane has scores of; each copy has the whole weight.
     float high = -INFINITY, weight = 0;
     float sums[kRows][kN] = {};
+  };
+
+  // A key of this very step, made from what the linear gave: by a whole wave, whose first kLanes
+  // lanes count.
+  GPU_FN void AddNew(const DecodeItem& it, int row, const float (&q)[kRows][kN],
+                     Gathered& g) const {
+    const KvWriteArgs& w = args.write;
+    const auto load = [&](const Rows& rows, float(&x)[kN]) {
+      const T* head = static_cast<const T*>(rows.base) + row * rows.stride +
+                      static_cast<int64_t>(parts.head) * parts.dim;
+      ValuesOf<T>(LoadEight(head, at, parts.dim, w.aligned != 0), x);
+    };
+    float x[kN], y[kN];
+    load(w.k, x);
+    load(w.v, y);
+    const int slot = w.slots[row];
+    HeadMaker<kLanes>(w, w.k_norm, w.k_table, a.positions[row]).Make(x);
+    const bool mine =
+        row == it.token && parts.first_row == 0 && slot >= 0 && key_of_lane == 0 && at < parts.dim;
+    const int block = BlockOf(slot);
+    const int cached = KeyRow(a.kv, block, parts.head, slot - block * a.kv.block_size);
+    KeepEight<T, kSame>(a.kv, key_base + RowOffset(cached, row_bytes), mine, x);
+    KeepEight<T, kSame>(a.kv, value_base + RowOffset(cached, row_bytes), mine, y);
+    float s = -INFINITY;
+#pragma unroll
+    for (int h = 0; h < kRows; ++h) {
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kN; ++j) sum += q[h][j] * x[j];
+#pragma unroll
+      for (int m = kLanes / 2; m > 0; m /= 2) sum += ::gpu::shuffle_xor(sum, m);
+      if (::gpu::lane() % kLanes / kCopies % kRows == h) s = sum;
+    }
+    if (a.softcap != 0) s = Capped(s);
+    const float now = ::gpu::max(g.high, s), factor = ::gpu::exp2(g.high - now),
+                p = ::gpu::exp2(s - now);
+    g.high = now;
+    g.weight *= factor;
+    if (::gpu::lane() < kCopies * kRows) g.weight += p;
+#pragma unroll
+    for (int h = 0; h < kRows; ++h) {
+      const float f = ::gpu::shuffle(factor, h * kCopies);
+      const float of_head = ::gpu::shuffle(p, h * kCopies), share = key_of_lane == 0 ? of_head : 0;
+#pragma unroll
+      for (int j = 0; j < kN; ++j) g.sums[h][j] = g.sums[h][j] * f + share * y[j];
+    }
+  }
+  GPU_FN float Capped(float s) const { return a.softcap * 1.44269504f * CapTanh<T>(s); }
+
+  // `first`: this is the block's first item, before wait_predecessor(); `early`: keys of earlier
+  // steps may be asked for before it.
+  GPU_FN void Run(const DecodeItem& it, const int32_t* table, bool first, bool early) {
+    // Keys of this very step stand at a request's end: they are made here, or may not be written
+    // yet.
+    int last = it.last, news = 0;
+    if (Writes()) {
+      news = args.query_start[it.request + 1] - args.query_start[it.request];
+      last = ::gpu::min(it.last, ::gpu::max(it.first, args.seq_lens[it.request] - news));
+    }
+    const int tiles = (last - it.first + kKeys - 1) / kKeys;
+    int tile = ::gpu::wave();
+    if (!Writes()) early = early && it.first + (tile + 1) * kKeys <= last - kNewKeys;
+    if (first && !early) Wait();
+    if (tile < tiles) {
+      Find(it, last, table, tile);
+      Load(key_base, k);
+      Load(value_base, v);
+    }
+    if (first && early) Wait();
+    float q[kRows][kN];
+    LoadQuery(it, q);
+
+    Gathered g;
     const int score = ::gpu::lane() % kLanes / kCopies;  // which one is this lane's
     const int key = score / kRows * kAtOnce + key_of_lane;
 #pragma unroll 1
@@ -159,22 +208,22 @@ struct AttentionRows {
         }
       }
       if (next < tiles) {
-        Find(it, table, next);
+        Find(it, last, table, next);
         Load(key_base, k);
       }
 
       float s = SumsOfWave<kLanes / 2>(products);
-      if (a.softcap != 0) s = a.softcap * 1.44269504f * CapTanh<T>(s);
-      if (it.first + tile * kKeys + key >= it.last) s = -INFINITY;
-      const float now = ::gpu::max(high, MostOfHead(s));  // finite: a tile has a key
-      const float factor = ::gpu::exp2(high - now), p = ::gpu::exp2(s - now);
-      high = now;
-      weight = weight * factor + p;
+      if (a.softcap != 0) s = Capped(s);
+      if (it.first + tile * kKeys + key >= last) s = -INFINITY;
+      const float now = ::gpu::max(g.high, MostOfHead(s));  // finite: a tile has a key
+      const float factor = ::gpu::exp2(g.high - now), p = ::gpu::exp2(s - now);
+      g.high = now;
+      g.weight = g.weight * factor + p;
 #pragma unroll
       for (int h = 0; h < kRows; ++h) {
         const float f = ::gpu::shuffle(factor, h * kCopies);
 #pragma unroll
-        for (int j = 0; j < kN; ++j) sums[h][j] *= f;
+        for (int j = 0; j < kN; ++j) g.sums[h][j] *= f;
       }
 #pragma unroll
       for (int i = 0; i < kDepth; ++i) {
@@ -184,22 +233,29 @@ struct AttentionRows {
         for (int h = 0; h < kRows; ++h) {
           const float f = ::gpu::shuffle(p, key_of_lane * kLanes + (i * kRows + h) * kCopies);
 #pragma unroll
-          for (int j = 0; j < kN; ++j) sums[h][j] += f * x[j];
+          for (int j = 0; j < kN; ++j) g.sums[h][j] += f * x[j];
         }
       }
       if (next < tiles) Load(value_base, v);
     }
 
+    // By a wave that has least to do.
+    if (::gpu::wave() == tiles % ::gpu::waves()) {
+#pragma unroll 1
+      for (int n = ::gpu::max(last, it.first); n < it.last; ++n)
+        AddNew(it, args.query_start[it.request] + n - (args.seq_lens[it.request] - news), q, g);
+    }
+
     // The wave's results: of its keys side by side, then into shared memory.
 #pragma unroll
     for (int m = ::gpu::kWave / 2; m >= kCopies * kRows; m /= 2)
-      weight += ::gpu::shuffle_xor(weight, m);
+      g.weight += ::gpu::shuffle_xor(g.weight, m);
 #pragma unroll
     for (int m = kLanes; m < ::gpu::kWave; m *= 2) {
 #pragma unroll
       for (int h = 0; h < kRows; ++h) {
 #pragma unroll
-        for (int j = 0; j < kN; ++j) sums[h][j] += ::gpu::shuffle_xor(sums[h][j], m);
+        for (int j = 0; j < kN; ++j) g.sums[h][j] += ::gpu::shuffle_xor(g.sums[h][j], m);
       }
     }
     if (::gpu::lane() < kLanes) {
@@ -208,18 +264,24 @@ struct AttentionRows {
         auto* to = reinterpret_cast<Pack<float>*>(Sums(::gpu::wave()) + h * kDim + at);
 #pragma unroll
         for (int j = 0; j < kN; j += 4)
-          to[j / 4] = {{sums[h][j], sums[h][j + 1], sums[h][j + 2], sums[h][j + 3]}};
+          to[j / 4] = {{g.sums[h][j], g.sums[h][j + 1], g.sums[h][j + 2], g.sums[h][j + 3]}};
       }
     }
     if (::gpu::lane() < kCopies * kRows && ::gpu::lane() % kCopies == 0) {
-      Stats(::gpu::wave())[::gpu::lane() / kCopies] = high;
-      Stats(::gpu::wave())[kRows + ::gpu::lane() / kCopies] = weight;
+      Stats(::gpu::wave())[::gpu::lane() / kCopies] = g.high;
+      Stats(::gpu::wave())[kRows + ::gpu::lane() / kCopies] = g.weight;
     }
     ::gpu::sync();
     Finish(it);
   }
 
  private:
+  // With writes, who comes after this launch may count on all before it.
+  GPU_FN void Wait() const {
+    ::gpu::wait_predecessor();
+    if (Writes()) ::gpu::launch_dependents();
+  }
+
   // A wave's sums, then the maximum and the weight of each head.
   static constexpr int kWaveFloats = RowWaveFloats(kDim, kRows);
   GPU_FN static float* Sums(int wave) {
@@ -272,9 +334,14 @@ struct AttentionRows {
 };
 
 template <class T, int kLanes, int kRows, bool kSame>
-GPU_FN void AttentionRow(const AttentionArgs& a) {
-  ::gpu::launch_dependents();
-  // As AttentionDecode: the work list and the keys of earlier steps are there already.
+GPU_FN void AttentionRow(const AttentionRowArgs& args) {
+  const AttentionArgs& a = args.read;
+  // Without writes as AttentionDecode: the write before this launch has let it begin after its own
+  // waiting, so that the work list and the keys of earlier steps are there. With them, the last
+  // attention has; the first one of a step waits.
+  const bool writes = args.write.slots != nullptr, early = !writes || args.list_is_there != 0;
+  if (!early) ::gpu::wait_predecessor();
+  if (!writes || !early) ::gpu::launch_dependents();
   const int columns = a.kv.kv_heads * a.row_tiles;
   const int lane = ::gpu::block() / columns, column = ::gpu::block() % columns;
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
@@ -283,12 +350,13 @@ GPU_FN void AttentionRow(const AttentionArgs& a) {
     if (::gpu::block() == 0) ::gpu::wait_predecessor();
     return;
   }
-  AttentionRows<T, kLanes, kRows, kSame> rows(a, column / a.row_tiles,
+  AttentionRows<T, kLanes, kRows, kSame> rows(args, column / a.row_tiles,
                                               column % a.row_tiles * kRows);
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     const DecodeItem item = a.list.items[i];
-    rows.Run(item, a.block_table + static_cast<int64_t>(item.request) * stride, i == begin);
+    rows.Run(item, a.block_table + static_cast<int64_t>(item.request) * stride, early && i == begin,
+             early);
   }
 }
 
