@@ -175,6 +175,7 @@ inline constexpr int kQuantExpertsUpThreads = 384;
 struct TypedRow {
   const void* p = nullptr;
   ValueType type = ValueType::kF32;
+  int32_t aligned = 1;  // to 16 bytes
 };
 
 // The same of one row of x that each block quantises for itself: rms_norm(x), where there is a

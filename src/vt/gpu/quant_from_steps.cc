@@ -124,7 +124,7 @@ void CompileQuantFrom(const Context& c, ir::NodeId id) {
   QuantFromArgs& a = h.from;
   a.linear = launch.args;
   const auto row = [&](ir::ValueId v) -> TypedRow {
-    return {c.RowsOf(v).base, ValueTypeOf(c.value(v).dtype)};
+    return {c.RowsOf(v).base, ValueTypeOf(c.value(v).dtype), c.Aligned(v) ? 1 : 0};
   };
   a.x = row(f.linear.x);
   if (f.b != ir::kNone) a.b = row(f.b);

@@ -85,7 +85,7 @@ GPU_FN QuantWords LoadWords(const QuantPlanes& p, int64_t at) {
   LoadQuant<4 * kSpec.low_bits>(p.low + at * (4 * kSpec.low_bits), w.low);
   LoadQuant<4 * kSpec.high_bits>(p.high + at * (4 * kSpec.high_bits), w.high);
   LoadQuant<kSpec.block>(p.block + at * kSpec.block, &w.block);
-  LoadQuant<kSpec.super>(p.super + at / 8 * kSpec.super, w.super);
+  LoadQuant<kSpec.super>(p.super + (at >> 3) * kSpec.super, w.super);
   return w;
 }
 template <QuantFormat kF>
@@ -94,7 +94,7 @@ GPU_FN void PrefetchWords(const QuantPlanes& p, int64_t at) {
   ::gpu::prefetch(p.low + at * (4 * kSpec.low_bits));
   if (kSpec.high_bits != 0) ::gpu::prefetch(p.high + at * (4 * kSpec.high_bits));
   if (kSpec.block != 0) ::gpu::prefetch(p.block + at * kSpec.block);
-  if (kSpec.super != 0) ::gpu::prefetch(p.super + at / 8 * kSpec.super);
+  if (kSpec.super != 0) ::gpu::prefetch(p.super + (at >> 3) * kSpec.super);
 }
 
 // Codes as bytes, four of neighbouring values a word.

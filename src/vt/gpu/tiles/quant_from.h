@@ -10,12 +10,16 @@ namespace vt::gpu {
 
 // A chunk of a row of whichever type.
 GPU_FN void LoadChunk(const TypedRow& row, int at, float (&v)[kQuantizeValues]) {
-  if (row.type == ValueType::kF32) {
-    LoadValues<false>(static_cast<const float*>(row.p) + at, kQuantizeValues, v);
+  if (row.aligned == 0) {
+#pragma unroll 1
+    for (int i = 0; i < kQuantizeValues; ++i)
+      PushBack(v, LoadAt(AddressOf({const_cast<void*>(row.p)}, row.type, 0, at + i), row.type));
+  } else if (row.type == ValueType::kF32) {
+    LoadValues<true>(static_cast<const float*>(row.p) + at, kQuantizeValues, v);
   } else if (row.type == ValueType::kBF16) {
-    LoadValues<false>(static_cast<const ::gpu::bf16*>(row.p) + at, kQuantizeValues, v);
+    LoadValues<true>(static_cast<const ::gpu::bf16*>(row.p) + at, kQuantizeValues, v);
   } else {
-    LoadValues<false>(static_cast<const ::gpu::f16*>(row.p) + at, kQuantizeValues, v);
+    LoadValues<true>(static_cast<const ::gpu::f16*>(row.p) + at, kQuantizeValues, v);
   }
 }
 

@@ -126,14 +126,16 @@ class QuantGemv {
     item_ = ItemOf(::gpu::min(units.first, units.end - 1));
     live_ = units.first < units.end && part_ == 0;
     Seek(item_.segment, item_.unit, 0, blocks);
-    Load(item_.segment, begin_);
+    Load(item_, begin_);
   }
   // All others are brought near.
   GPU_FN void Fetch() {
     int line = begin_ + ::gpu::kWave;
+#pragma unroll 1
     for (int unit = units_.first; unit < units_.end; unit += units_.step) {
       const Item item = ItemOf(unit);
       Seek(item.segment, unit, 0, blocks_);
+#pragma unroll 1
       for (; line < end_; line += ::gpu::kWave) Touch(item.segment, line);
       line = begin_;
     }
@@ -207,7 +209,7 @@ class QuantGemv {
     float sum[kValues] = {};
     item.choice = kSum ? part_ : 0;
     if (tokens_ != 0 && find(item)) {
-      Load(item.segment, span(item).begin);
+      Load(item, span(item).begin);
       Loop(
           item, span,
           [&](Item& next) {
@@ -239,9 +241,11 @@ class QuantGemv {
       Item item{first + ::gpu::wave(), shared ? 2 : 0};
       const auto seek = [&](int unit) { Seek(item.segment, unit, moved, a_.x.blocks); };
       seek(item.unit);
-      Load(item.segment, 0);
+      Load(item, 0);
+#pragma unroll 1
       for (int unit = item.unit; unit < first + 32; unit += ::gpu::waves()) {
         seek(unit);
+#pragma unroll 1
         for (int line = 0; line < a_.x.blocks; line += ::gpu::kWave) Touch(item.segment, line);
       }
       const Span x{a_.x, e.shared_x != 0 || shared ? token : pair, 0, a_.x.blocks};
@@ -313,8 +317,10 @@ class QuantGemv {
         f(tag, kAct && r == 1 ? MovedBy(planes_, apart_) : planes_, place_[r] + b, r);
     });
   }
-  GPU_FN void Load(int segment, int line) {
-    EachRow(segment, line, [&](auto tag, const QuantPlanes& p, int at, int r) {
+  GPU_FN void Load(const Item& item, int line) {
+    // Beside so many sums there is no register for where it was.
+    if (kTokens == 8) Seek(item.segment, item.unit, 0, blocks_);
+    EachRow(item.segment, line, [&](auto tag, const QuantPlanes& p, int at, int r) {
       words_[r] = LoadWords<decltype(tag)::kFormat>(p, at);
     });
   }
@@ -341,7 +347,7 @@ class QuantGemv {
         next_line = span(next).begin;
       }
       Multiply(a_.segments[item.segment].w.format, x, line, y);
-      if (more) Load(next.segment, next_line);
+      if (more) Load(next, next_line);
       if (last) {
         done(item, y, more ? &next : nullptr);
         if (!more) return;
@@ -392,8 +398,10 @@ class QuantGemv {
     float* mine = partial() + ::gpu::wave() * kValues + ::gpu::lane() / kLanes;
     if (::gpu::lane() % kLanes == 0) *mine = v;
     ::gpu::sync();
-    if (part_ == 0)
+    if (part_ == 0) {
+#pragma unroll 2
       for (int p = 1; p < a_.parts.by; ++p) v += mine[p * kValues];
+    }
     return v;
   }
   // act(row 0's) * row 1's, where row 0's is.
