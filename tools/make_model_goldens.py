@@ -339,6 +339,12 @@ GGUF_MODELS |= {
     "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL, dict(pre="glm4")),
     "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
                      dict(pre="smaug-bpe")),
+    "gguf_gemma4": ("Gemma4Text", GEMMA4 | GEMMA4_SHARED, dict(pre="llama-bpe")),
+    "gguf_gemma4_moe": ("Gemma4Text", GEMMA4 | GEMMA4_EXPERTS, dict(pre="llama-bpe")),
+    # llama.cpp's graph takes the chunk, the growth and every fourth layer from the published models.
+    "gguf_llama4": ("Llama4Text", LLAMA4 | SMALL | dict(
+        num_hidden_layers=4, no_rope_layer_interval=4, attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1),
+        dict(pre="llama4")),
     "gguf_starcoder2": ("Starcoder2", dict(rope_parameters=rope(), **SMALL), dict(pre="starcoder")),
     "gguf_laguna": ("Laguna", LAGUNA | dict(
         hidden_size=32, intermediate_size=48, num_hidden_layers=2, layer_types=FULL_SLIDING[:2],
@@ -366,7 +372,7 @@ GGUF_MODELS |= {
 # Windows shorter than the prompts, entries that an index chooses among (more than it takes), entries of many tokens;
 # experts by the token and by score; clamps that are met.
 V4 = dict(hidden_size=32, head_dim=16, num_attention_heads=4, num_key_value_heads=1, q_lora_rank=16, o_groups=2,
-          o_lora_rank=12, qk_rope_head_dim=8, sliding_window=7, index_n_heads=8, index_head_dim=16, index_topk=3, hc_mult=3,
+          o_lora_rank=12, qk_rope_head_dim=8, sliding_window=7, index_n_heads=8, index_head_dim=16, index_topk=1, hc_mult=3,
           hc_sinkhorn_iters=4, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, intermediate_size=16,
           swiglu_limit=0.8, compress_rope_theta=4000.0, rope_parameters=YARN)
 V4_RATES = dict(compressed_sparse_attention=4, heavily_compressed_attention=8)
@@ -380,8 +386,8 @@ MODELS |= {
         moe_intermediate_size=32, intermediate_size=32, q_lora_rank=32, o_lora_rank=16, n_routed_experts=3),
         dict(dtype="bfloat16", fp8=[24, 32])),
     "deepseek_v4_wide": ("DeepseekV4", V4 | dict(  # windows of tokens that are no divisor of blocks
-        num_hidden_layers=2, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=32),
-        mlp_layer_types=["moe", "hash_moe"], index_topk=2, hc_mult=4, rope_parameters=None, num_attention_heads=6,
+        num_hidden_layers=2, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=12),
+        mlp_layer_types=["moe", "hash_moe"], hc_mult=4, rope_parameters=None, num_attention_heads=6,
         o_groups=3, layer_types=["heavily_compressed_attention", "compressed_sparse_attention"]), dict(dtype="bfloat16")),
 }
 
@@ -711,7 +717,7 @@ def convert_to_gguf(checkout, folder, target, pre, nextn):
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     hparams = ModelBase.load_hparams(folder, False)
     converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT), mmproj=False)
-    if converter.__name__.startswith("Glm4"):  # asks for special tokens by name
+    if converter.__name__.startswith(("Glm4", "Gemma4")):  # asks for special tokens by name
         converter.set_vocab = converter._set_vocab_gpt2
     converter.no_mtp = not nextn
     with torch.inference_mode():
