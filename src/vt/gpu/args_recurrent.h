@@ -50,19 +50,17 @@ struct DeltaChunkArgs {
 };
 // Rows in shared memory, one bank after the other.
 inline constexpr int DeltaPitch(int values, int bytes) { return values + 16 / bytes; }
-// 16-bit operands that make the state come with what their rounding leaves over.
+// 16-bit operands that are not the rows themselves come with what their rounding leaves over.
 inline constexpr int DeltaSplits(int bytes) { return bytes == 4 ? 1 : 2; }
 inline constexpr int64_t DeltaHeadBytes(int bytes) {
-  return (DeltaSplits(bytes) + 1) * kDeltaChunk * kDeltaChunk * bytes + 4 * kDeltaChunk * 4;
+  return 2 * DeltaSplits(bytes) * kDeltaChunk * kDeltaChunk * bytes + 4 * kDeltaChunk * 4;
 }
 inline constexpr int64_t DeltaKeyBytes(int bytes) { return kDeltaChunkDim * kDeltaChunk * bytes; }
 inline constexpr unsigned kDeltaBeginShared =
     (2 * kDeltaChunk * DeltaPitch(kDeltaChunk, 4) + 4 * kDeltaChunk) * 4;
 inline constexpr unsigned DeltaChunkShared(int bytes) {
-  const int splits = DeltaSplits(bytes);
-  return static_cast<unsigned>(kDeltaChunkColumns * bytes *
-                               (splits * DeltaPitch(kDeltaChunkDim, bytes) +
-                                (2 * splits + 1) * DeltaPitch(kDeltaChunk, bytes)));
+  const int split = DeltaPitch(kDeltaChunkDim, bytes) + 3 * DeltaPitch(kDeltaChunk, bytes);
+  return static_cast<unsigned>(kDeltaChunkColumns * bytes * DeltaSplits(bytes) * split);
 }
 
 // With the filter and SiLU before, the norm and the gate behind. A block has a key head and all

@@ -5,8 +5,8 @@
 //   y = diag(e^g) Q S + P D                        P[i][j] = e^(g_i - g_j) q_i.k_j, j <= i
 //   S' = e^g_last S + K^T diag(e^(g_last - g)) D
 // What needs no state is made for all chunks at once (recurrent_chunk_begin.h). Here a block takes
-// some columns of a head's state, in registers, through a request's chunks. Of the 16-bit operands
-// that make the state there is a second part, what the first one's rounding leaves over.
+// some columns of a head's state, in registers, through a request's chunks. Of 16-bit operands
+// there is a second part, what the first one's rounding leaves over.
 //
 // K and Q are the rows as they are; their norms are in the factors, so that nothing is rounded that
 // was not. Rows past a piece's end are its last one again, with a write gate of 0.
@@ -25,7 +25,7 @@ struct DeltaKept {
   static constexpr int64_t kKeyBytes = DeltaKeyBytes(sizeof(T));
 
   T* inverse;      // [kSplits][chunk][chunk]: (I + A)^-1 diag(w)
-  T* scores;       // [chunk][chunk]: P
+  T* scores;       // [kSplits][chunk][chunk]: P
   float* factors;  // [4][chunk]: e^g / |k|, e^g / |q|, e^(g_last - g) / |k|; then e^g_last
   T* keys;         // [k_dim][chunk]
 
@@ -33,7 +33,7 @@ struct DeltaKept {
     char* base = a.work + slot * a.slot_bytes;
     inverse = reinterpret_cast<T*>(base + head * kHeadBytes);
     scores = inverse + kSplits * kMatrix;
-    factors = reinterpret_cast<float*>(scores + kMatrix);
+    factors = reinterpret_cast<float*>(scores + kSplits * kMatrix);
     keys = reinterpret_cast<T*>(base + a.delta.v_heads * kHeadBytes + key * kKeyBytes);
   }
 };
@@ -121,8 +121,8 @@ struct DeltaChunks {
     return LoadMatrix(Kept(chunk).inverse + split * DeltaKept<T>::kMatrix, token_tile * M::kM,
                       step);
   }
-  GPU_FN A LoadScores(int chunk, int step) const {
-    return LoadMatrix(Kept(chunk).scores, token_tile * M::kM, step);
+  GPU_FN A LoadScores(int chunk, int step, int split) const {
+    return LoadMatrix(Kept(chunk).scores + split * DeltaKept<T>::kMatrix, token_tile * M::kM, step);
   }
   GPU_FN int StateRow(int tile) const { return (tile * kWaves + ::gpu::wave()) * M::kM; }
   GPU_FN A LoadAcross(int chunk, int tile, int step) const {
@@ -156,7 +156,7 @@ struct DeltaChunks {
     if constexpr (kAhead) {
 #pragma unroll
       for (int i = 0; i < kTokenSteps; ++i) {
-        scores[i] = LoadScores(chunk, i);
+        scores[i] = LoadScores(chunk, i, 0);
 #pragma unroll
         for (int t = 0; t < kStateTiles; ++t) {
           if (StateRow(t) < d.k_dim) across[t][i] = LoadAcross(chunk, t, i);
@@ -202,16 +202,22 @@ struct DeltaChunks {
       StoreSplit(v, state + column * kStatePitch + row, kStateSize);
     });
   }
-  template <bool kSplit>
   GPU_FN void Put(C& c, int tile, T* to) const {
     M::for_each(c, [&](int row, int column, float& v) {
-      T* p = to + ((first_tile + tile) * M::kN + column) * kTokenPitch + token_tile * M::kM + row;
-      if constexpr (kSplit) {
-        StoreSplit(v, p, kTokensSize);
-      } else {
-        *p = ::gpu::from_float<T>(v);
-      }
+      StoreSplit(
+          v, to + ((first_tile + tile) * M::kN + column) * kTokenPitch + token_tile * M::kM + row,
+          kTokensSize);
     });
+  }
+  // c += (x + over) times the block's rows of tokens, both with what is left over.
+  GPU_FN static void Multiply(C& c, const A& x, const A& over, const T* tokens, int tile,
+                              int step) {
+    const typename M::B b = LoadTokens(tokens, tile, step);
+    M::mma(c, x, b);
+    if constexpr (kSplits == 2) {
+      M::mma(c, x, LoadTokens(tokens + kTokensSize, tile, step));
+      M::mma(c, over, b);
+    }
   }
   GPU_FN static typename M::B LoadTokens(const T* from, int tile, int step) {
     return M::load_b([&](int i) { return from + (tile * M::kN + i) * kTokenPitch + step * M::kK; });
@@ -253,7 +259,7 @@ struct DeltaChunks {
     for (int n = 0; n < kOwn; ++n) {
       M::each_row(known[n], f, [](float& v, float& x) { v *= -x; });
       M::add(known[n], values[n]);
-      Put<true>(known[n], n, rest);
+      Put(known[n], n, rest);
     }
     f = factor(2);
     A over[kSplits == 2 ? kTokenSteps : 1];
@@ -268,25 +274,23 @@ struct DeltaChunks {
     for (int i = 0; i < kTokenSteps; ++i) {
       const A x = kAhead ? inverse[kAhead ? i : 0] : LoadInverse(chunk, i, 0);
 #pragma unroll
-      for (int n = 0; n < kOwn; ++n) {
-        const typename M::B b = LoadTokens(rest, first_tile + n, i);
-        M::mma(known[n], x, b);
-        if constexpr (kSplits == 2) {
-          M::mma(known[n], x, LoadTokens(rest + kTokensSize, first_tile + n, i));
-          M::mma(known[n], over[i], b);
-        }
-      }
+      for (int n = 0; n < kOwn; ++n)
+        Multiply(known[n], x, over[kSplits == 2 ? i : 0], rest, first_tile + n, i);
     }
     if (more) FetchRows(chunk + 1);
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) {
-      Put<false>(known[n], n, delta);
+      Put(known[n], n, delta);
       M::each_row(known[n], f, [](float& v, float& x) { v *= x; });
-      Put<true>(known[n], n, left);
+      Put(known[n], n, left);
     }
     if (more) FetchInverse(chunk + 1);
     f = factor(1);
     const float keep = factors[3 * kDeltaChunk];
+#pragma unroll
+    for (int i = 0; i < kTokenSteps; ++i) {
+      if constexpr (kSplits == 2) over[i] = LoadScores(chunk, i, 1);
+    }
     ::gpu::sync();
     EachOfState([&](int, int, float& v) { v *= keep; });
 #pragma unroll
@@ -304,9 +308,10 @@ struct DeltaChunks {
             M::mma(s[t][n], x, LoadTokens(left + p * kTokensSize, n, i));
         }
       }
-      const A x = kAhead ? scores[kAhead ? i : 0] : LoadScores(chunk, i);
+      const A x = kAhead ? scores[kAhead ? i : 0] : LoadScores(chunk, i, 0);
 #pragma unroll
-      for (int n = 0; n < kOwn; ++n) M::mma(out[n], x, LoadTokens(delta, first_tile + n, i));
+      for (int n = 0; n < kOwn; ++n)
+        Multiply(out[n], x, over[kSplits == 2 ? i : 0], delta, first_tile + n, i);
     }
     Share();
     if (more) FetchRest(chunk + 1);

@@ -110,8 +110,8 @@ struct DeltaBegin {
       M::for_each(of_queries[n], [&](int row, int column, float& v) {
         const int i = row0 + row, j = column0 + n * M::kN + column;
         const float e = ::gpu::exp(::gpu::min(decay[i] - decay[j], 0.0f)) * of_key[j];
-        kept.scores[i * kDeltaChunk + j] =
-            ::gpu::from_float<T>(j <= i ? v * (e * of_query[i]) : 0.0f);
+        StoreSplit(j <= i ? v * (e * of_query[i]) : 0.0f, kept.scores + i * kDeltaChunk + j,
+                   DeltaKept<T>::kMatrix);
       });
     }
   }
