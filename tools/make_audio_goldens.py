@@ -11,6 +11,7 @@ channels.
 Needs torch, transformers >= 5.17, safetensors, soundfile.
 """
 
+import copy
 import json
 import shutil
 import sys
@@ -86,8 +87,7 @@ def main(out):
     config._attn_implementation = "eager"
     model = transformers.VoxtralForConditionalGeneration(config).eval()
     randomise(model)
-    model.to(torch.bfloat16).save_pretrained(folder)
-    model.float()
+    copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)  # of the copy the buffers too are rounded
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(), ensure_ascii=False) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}) + "\n")

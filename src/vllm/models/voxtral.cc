@@ -1,5 +1,6 @@
 // Voxtral: Llama that hears. Whisper's encoder turns pieces of sound into rows, four of which
 // become the row of a token through a projector.
+#include <array>
 #include <cmath>
 
 #include "base/json.h"
@@ -67,14 +68,20 @@ ValueId BuildAudio(Builder& b, const BuildContext& context) {
   const Config& c = context.config;
   const int64_t bins = c.audio.mel_bins, width = c.IntOption(kWidth);
   const ValueId row = b.Media(c.audio.row_width());
-  // The first convolution at frame 2 t - 1 + i.
-  const auto conv = [&](int64_t i) {
-    return b.Act(b.Linear(b.Slice(row, i * bins, 3 * bins), "audio_tower.conv1", width, true),
-                 Activation::kGelu);
+  // A convolution of three neighbouring places: a matrix for each.
+  const auto conv = [&](const std::string& name, const std::array<ValueId, 3>& places) {
+    ValueId sum = b.Weight(name + ".bias", {width});
+    for (size_t i = 0; i < places.size(); ++i)
+      sum = b.Add(b.Linear(places[i], fmt::format("{}.{}", name, i), width), sum);
+    return b.Act(sum, Activation::kGelu);
   };
-  const ValueId before = b.ScaleRows(conv(0), b.Slice(row, 5 * bins, 1));
-  ValueId x = b.Concat(b.Concat(before, conv(1)), conv(2));
-  x = b.Act(b.Linear(x, "audio_tower.conv2", width, true), Activation::kGelu);
+  const auto frame = [&](int64_t i) { return b.Slice(row, i * bins, bins); };
+  // The first one at frame 2 t - 1 + i.
+  const auto first = [&](int64_t i) {
+    return conv("audio_tower.conv1", {frame(i), frame(i + 1), frame(i + 2)});
+  };
+  const ValueId before = b.ScaleRows(first(0), b.Slice(row, 5 * bins, 1));
+  ValueId x = conv("audio_tower.conv2", {before, first(1), first(2)});
   x = b.Add(x, b.EmbedOf("audio_tower.embed_positions.weight", c.IntOption(kPositions), width,
                          b.Positions()));
   for (int64_t layer = 0; layer < c.IntOption(kLayers); ++layer)
@@ -139,17 +146,18 @@ base::Status ReadWhole(const boost::json::object& whole, Config& c) {
   return {};
 }
 
-// Filters stand as [out, bins, frames]; a row of the graph has its frames one after the other.
+// Filters stand as [out, in, places]: a matrix for each place.
 base::Status MakeTensors(const Config& c, int64_t layer, weights::LayerTensors& t) {
   if (layer != 0) return {};
   weights::LayerTensors file(t.tensors(), "");
   const int64_t width = c.IntOption(kWidth);
-  for (const auto& [name, in] : {std::pair{"audio_tower.conv1.weight", c.audio.mel_bins},
-                                 {"audio_tower.conv2.weight", width}}) {
-    const base::Status status =
-        file.View(name, {width, in, 3}, {{name, 0, {width, 3, in}, {3 * in, 1, 3}}});
+  for (const auto& [name, in] :
+       {std::pair{"audio_tower.conv1", c.audio.mel_bins}, {"audio_tower.conv2", width}}) {
+    std::vector<weights::LayerTensors::Strided> places;
+    for (int64_t i = 0; i < 3; ++i)
+      places.push_back({fmt::format("{}.{}.weight", name, i), i, {width, in}, {3 * in, 3}});
+    const base::Status status = file.View(std::string(name) + ".weight", {width, in, 3}, places);
     if (!status) return status;
-    file.Reshape(name, {width, 3, in}, {width, 3 * in});
   }
   return {};
 }
