@@ -94,7 +94,7 @@ TEST_P(EncoderTest, VectorsOfTextsInOneBatchEqualTransformersAlone) {
   const auto engine = Load(Goldens() + model, sink, "float32", device);
   ASSERT_NE(engine, nullptr);
   EXPECT_TRUE(engine->encoder());
-  const boost::json::value golden = ReadGolden(model);
+  const boost::json::value golden = ReadGolden(model.substr(0, model.find('.')));
   struct Asked {
     engine::RequestId id;
     std::vector<float> want;
@@ -120,9 +120,13 @@ TEST_P(EncoderTest, VectorsOfTextsInOneBatchEqualTransformersAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, EncoderTest,
                          ::testing::Values(ModelOn{"bert", "cpu"}, ModelOn{"xlm_roberta", "cpu"},
-                                           ModelOn{"bert", "emulated"},
+                                           ModelOn{"bert.gguf", "cpu"}, ModelOn{"bert", "emulated"},
                                            ModelOn{"bert", "emulated64"}),
-                         [](const auto& param) { return param.param.model + param.param.device; });
+                         [](const auto& param) {
+                           const auto& [model, device] = param.param;
+                           return model.substr(0, model.find('.')) +
+                                  (model.ends_with(".gguf") ? "_gguf_" : "_") + device;
+                         });
 
 class ClassifierTest : public ::testing::TestWithParam<std::string> {};
 

@@ -303,8 +303,12 @@ TEST(Engine, PoolsEmbeddingsAsTheModelsFilesSay) {
   EXPECT_EQ(with(R"({"word_embedding_dimension": 64, "pooling_mode_mean_tokens": true})"), "1");
   EXPECT_EQ(with(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})"), "2");
   EXPECT_EQ(with(R"({"pooling_mode_lasttoken": true})"), "0");
-  EXPECT_NE(with(R"({"pooling_mode_max_tokens": true})").find("'pooling_mode_max_tokens'"),
-            std::string::npos);
+  EXPECT_NE(with(R"({"pooling_mode_max_tokens": true})").find("'max_tokens'"), std::string::npos);
+  EXPECT_EQ(with(R"({"pooling_mode": "mean"})"), "1");
+  EXPECT_EQ(with(R"({"pooling_mode": "cls"})"), "2");
+  EXPECT_EQ(with(R"({"pooling_mode_mean_tokens": true, "pooling_mode": "lasttoken"})"), "0");
+  EXPECT_NE(with(R"({"pooling_mode": "max"})").find("'max'"), std::string::npos);
+  EXPECT_NE(with(R"({"pooling_mode": 3})").find("pooling"), std::string::npos);
   EXPECT_NE(
       with(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})").find("several"),
       std::string::npos);

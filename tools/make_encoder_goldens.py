@@ -1,11 +1,11 @@
 """Make the tiny encoders of tests/goldens/encoders and what transformers says of them, in float32.
 
-usage: make_encoder_goldens.py OUT_DIR [--minilm FOLDER]
+usage: make_encoder_goldens.py OUT_DIR [--minilm FOLDER] [--llama-cpp CHECKOUT]
 
 NAME/ is a checkpoint with random weights, large enough that each tensor matters, and a WordPiece tokenizer. NAME.json
 has texts with their ids, and of each the first token's hidden state, the mean over all tokens and the last token's; of
 a classifier the scores (logits) of pairs of texts. With --minilm, the folder of all-MiniLM-L6-v2: minilm.json, twenty
-texts and their unit vectors (the mean over tokens).
+texts and their unit vectors (the mean over tokens). With --llama-cpp, bert.gguf: the same as bert/, by its converter.
 
 Needs torch, transformers >= 5.17, tokenizers, safetensors.
 """
@@ -13,6 +13,7 @@ Needs torch, transformers >= 5.17, tokenizers, safetensors.
 import argparse
 import json
 import shutil
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -126,10 +127,22 @@ def make_minilm(out, folder):
     (out / "minilm.json").write_text(json.dumps(golden, ensure_ascii=False) + "\n")
 
 
+def make_gguf(out, checkout):
+    from make_model_goldens import convert_to_gguf
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "bert"
+        shutil.copytree(out / "bert", folder)
+        (folder / "tokenizer_config.json").write_text(json.dumps(dict(
+            tokenizer_class="PreTrainedTokenizerFast", bos_token="[CLS]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]",
+            unk_token="[UNK]")))
+        convert_to_gguf(checkout, folder, out / "bert.gguf", "default", False)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--minilm", type=Path)
+    parser.add_argument("--llama-cpp", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
@@ -137,6 +150,8 @@ def main():
         make(arguments.out, name)
     if arguments.minilm:
         make_minilm(arguments.out, arguments.minilm)
+    if arguments.llama_cpp:
+        make_gguf(arguments.out, arguments.llama_cpp)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "vllm/models/parts.h"
+#include "vllm/weights/gguf_reader.h"
 #include "vllm/weights/virtual_tensors.h"
 
 namespace vllm::models {
@@ -94,6 +95,20 @@ base::Status ReadJson(const boost::json::object& o, Config& c) {
   return {};
 }
 
+// As its converter writes all of them: without a head, RoBERTa's positions counted from 0.
+void ReadGguf(weights::GgufReader& r, Config& c) {
+  const base::Result<int64_t> types = r.metadata().Int("tokenizer.ggml.token_type_count");
+  if (!types) {
+    r.Fail(types.error());
+    return;
+  }
+  if (*types < 1 || *types > 1 << 20)
+    r.Fail({base::Code::kCorrupt,
+            fmt::format("metadata key 'tokenizer.ggml.token_type_count' is {}", *types)});
+  c.options[kTypes] = static_cast<double>(*types);
+  c.options[kClasses] = 0;
+}
+
 // RoBERTa's table of positions without the rows that no token has.
 base::Status MakeTensors(const Config& c, int64_t layer, weights::LayerTensors& t) {
   if (layer != 0 || !IsRoberta(c)) return {};
@@ -122,6 +137,22 @@ weights::Family Encoder(std::string_view name, std::string_view architecture, st
                        .renames = {{prefix, ""}, {".gamma", ".weight"}, {".beta", ".bias"}},
                        .ignored = {"embeddings.position_ids", "embeddings.token_type_ids"},
                        .make_tensors = MakeTensors};
+  if (name == "bert") {
+    f.gguf = name;
+    f.read_gguf = ReadGguf;
+    f.names = {{"attn_q", "attention.self.query"},
+               {"attn_k", "attention.self.key"},
+               {"attn_v", "attention.self.value"},
+               {"attn_output", "attention.output.dense"},
+               {"attn_output_norm", "attention.output.LayerNorm"},
+               {"ffn_up", "intermediate.dense"},
+               {"ffn_down", "output.dense"},
+               {"layer_output_norm", "output.LayerNorm"}};
+    f.file_names = {{"token_embd", "embeddings.word_embeddings"},
+                    {"position_embd", "embeddings.position_embeddings"},
+                    {"token_types", "embeddings.token_type_embeddings"},
+                    {"token_embd_norm", "embeddings.LayerNorm"}};
+  }
   if (prefix == "roberta.") {
     f.options.push_back({.json = kPadding, .fallback = 1});
     f.vocab_size = 50265;
