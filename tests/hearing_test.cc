@@ -154,7 +154,8 @@ class HearingEngine : public ::testing::Test {
 
   engine::RequestId Submit(const std::vector<int32_t>& prompt, std::span<const float> sound,
                            int tokens = 12) {
-    engine::Request r{.prompt = prompt};
+    engine::Request r;
+    r.prompt = prompt;
     r.sampling.temperature = 0;
     r.sampling.max_tokens = tokens;
     r.sampling.ignore_eos = true;
@@ -209,6 +210,7 @@ TEST_F(HearingEngine, RequestsThatShareStepsAndLoseTheirBlocksAnswerAsAlone) {
                                                    Alone(g.prompts[1], g.sound),
                                                    Alone(g.prompts[2], {}), Alone(shorter, half)};
   loop_.reset();
+  sink_.tokens.clear();
   Start(12, 4);  // 48 tokens: too few for all of them
   const std::vector<engine::RequestId> ids = {Submit(g.prompts[0], g.sound),
                                               Submit(g.prompts[1], g.sound),
@@ -224,7 +226,8 @@ TEST_F(HearingEngine, RequestsThatShareStepsAndLoseTheirBlocksAnswerAsAlone) {
 TEST_F(HearingEngine, SoundsAndPlacesThatDoNotFitAreRefusedInASentence) {
   const Golden g = Load();
   Start(0, 1);
-  engine::Request r{.prompt = {1, 3, 25, 24, 24, 4}};
+  engine::Request r;
+  r.prompt = {1, 3, 25, 24, 24, 4};
   r.media = std::make_shared<engine::Media>();
   r.media->mel = audio::LogMel(g.sound, 16, 40);
   const auto wrong = engine::Admit(*model_, options_, r);
