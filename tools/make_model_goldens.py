@@ -208,6 +208,8 @@ GEMMA4 = dict(rope_parameters=dict(
 SLIDING_FULL = ["sliding_attention", "full_attention"]
 GEMMA4_EXPERTS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=6,
                       top_k_experts=2, moe_intermediate_size=24, num_hidden_layers=2, layer_types=SLIDING_FULL)
+GEMMA4_GGUF = dict(hidden_size=32, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1,
+                   vocab_size=259, vocab_size_per_layer_input=259)  # its converter cuts what the tokenizer lacks
 GEMMA4_SHARED = dict(hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True, num_attention_heads=2,
                      num_key_value_heads=1,
                      num_hidden_layers=4, layer_types=SLIDING_FULL * 2)
@@ -255,8 +257,8 @@ COHERE2 = dict(rope_parameters=rope(), sliding_window=9, num_hidden_layers=4, la
 MODELS |= {
     "cohere2": ("Cohere2", COHERE2 | dict(logit_scale=0.25, tie_word_embeddings=True),
                 dict(dtype="bfloat16", style="flat", pattern=4)),
-    "cohere2_bias": ("Cohere2", COHERE2 | dict(num_hidden_layers=2, layer_types=SLIDING_FULL, attention_bias=True,
-                                               **ODD | dict(hidden_size=72)), dict(dtype="bfloat16")),
+    "cohere2_bias": ("Cohere2", COHERE2 | dict(num_hidden_layers=2, layer_types=["sliding_attention"] * 2,
+                                               attention_bias=True, **ODD | dict(hidden_size=72)), dict(dtype="bfloat16")),
 }
 
 # Neighbours rotate; experts are ranked by softmax and a bias.
@@ -339,12 +341,13 @@ GGUF_MODELS |= {
     "gguf_glm4_moe": ("Glm4Moe", GLM4_MOE | SMALL, dict(pre="glm4")),
     "gguf_smollm3": ("SmolLM3", dict(rope_parameters=rope(2000000.0), num_hidden_layers=4, **SMALL),
                      dict(pre="smaug-bpe")),
-    "gguf_gemma4": ("Gemma4Text", GEMMA4 | GEMMA4_SHARED, dict(pre="llama-bpe")),
-    "gguf_gemma4_moe": ("Gemma4Text", GEMMA4 | GEMMA4_EXPERTS, dict(pre="llama-bpe")),
+    "gguf_gemma4": ("Gemma4Text", GEMMA4 | GEMMA4_SHARED | GEMMA4_GGUF, dict(pre="llama-bpe")),
+    "gguf_gemma4_moe": ("Gemma4Text", GEMMA4 | GEMMA4_EXPERTS | GEMMA4_GGUF | dict(num_experts=4, moe_intermediate_size=16),
+                        dict(pre="llama-bpe")),
     # llama.cpp's graph takes the chunk, the growth and every fourth layer from the published models.
     "gguf_llama4": ("Llama4Text", LLAMA4 | SMALL | dict(
-        num_hidden_layers=4, no_rope_layer_interval=4, attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1),
-        dict(pre="llama4")),
+        num_hidden_layers=4, no_rope_layer_interval=4, attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1,
+        num_local_experts=2, intermediate_size=16), dict(pre="llama4")),
     "gguf_starcoder2": ("Starcoder2", dict(rope_parameters=rope(), **SMALL), dict(pre="starcoder")),
     "gguf_laguna": ("Laguna", LAGUNA | dict(
         hidden_size=32, intermediate_size=48, num_hidden_layers=2, layer_types=FULL_SLIDING[:2],
@@ -420,6 +423,8 @@ def random_model(prefix, settings, seed):
                 tensor.copy_(noise - 1.5)
             elif key.endswith("sinks"):  # as much as several keys
                 tensor.copy_(2.5 + 0.5 * noise)
+            elif key.endswith("position_bias"):  # enough for an index to choose another entry
+                tensor.copy_(3.0 * noise)
             elif key.endswith("bias"):  # OLMo's queries and keys are normed behind it
                 tensor.copy_((1.5 if prefix == "Olmo2" else 0.5) * noise)
             elif "embed_tokens" in key:
