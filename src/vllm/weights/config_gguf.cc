@@ -227,7 +227,7 @@ void ReadOptionKeys(const Family& f, GgufReader& r, Config& c) {
 // router than its family's is refused.
 void ReadExpertKeys(GgufReader& r, Config& c) {
   const std::optional<ExpertOptions>& options = FamilyOf(c).experts;
-  if (!options) return;
+  if (!options || (options->defaults.count == 0 && !r.Has("expert_count"))) return;
   c.sparse_layers.assign(static_cast<size_t>(c.num_hidden_layers), true);
   Experts& e = c.experts = options->defaults;
   e.normalise = true;
