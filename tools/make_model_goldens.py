@@ -389,8 +389,8 @@ MODELS |= {
         moe_intermediate_size=32, intermediate_size=32, q_lora_rank=32, o_lora_rank=16, n_routed_experts=3),
         dict(dtype="bfloat16", fp8=[24, 32])),
     "deepseek_v4_wide": ("DeepseekV4", V4 | dict(  # windows of tokens that are no divisor of blocks
-        num_hidden_layers=2, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=12),
-        mlp_layer_types=["moe", "hash_moe"], hc_mult=4, rope_parameters=None, num_attention_heads=6,
+        num_hidden_layers=2, compress_rates=dict(compressed_sparse_attention=3, heavily_compressed_attention=12),
+        mlp_layer_types=["moe", "hash_moe"], index_topk=2, hc_mult=4, rope_parameters=None, num_attention_heads=6,
         o_groups=3, layer_types=["heavily_compressed_attention", "compressed_sparse_attention"]), dict(dtype="bfloat16")),
 }
 

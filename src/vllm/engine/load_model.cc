@@ -38,8 +38,7 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
 }
 
 DType PlainIfDense(const weights::TensorInfo& info) {
-  const bool quantised = vt::ir::IsQuantised(info.stored.value_or(info.dtype));
-  return info.dense && quantised ? DType::kF16 : info.dtype;
+  return info.dense && vt::ir::IsQuantised(info.dtype) ? DType::kF16 : info.dtype;
 }
 
 // The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as the device

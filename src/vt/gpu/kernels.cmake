@@ -6,6 +6,8 @@ set(gpu_kernel_files
   attention_decode_f32.cu
   attention_prefill_bf16.cu
   attention_prefill_f16.cu
+  attention_row_bf16.cu
+  attention_row_f16.cu
   attention_write.cu
   choice.cu
   choice_logprobs.cu
@@ -27,6 +29,7 @@ set(gpu_kernel_files
   linear_tile_bf16.cu
   linear_tile_f16.cu
   linear_tile_f32.cu
+  entries.cu
   experts.cu
   quant_expand.cu
   quant_experts.cu
