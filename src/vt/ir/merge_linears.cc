@@ -14,7 +14,7 @@ struct Key {
   Op op;
   ValueId x, ids;  // ids: of grouped ones
   bool bias;
-  DType activation;
+  DType activation, type;  // type: of what they give, where a capped choice is f32
   auto operator<=>(const Key&) const = default;
 };
 
@@ -49,7 +49,8 @@ void MergeLinears(Graph& graph, const Target& target, const Bucket& bucket) {
     if (!wants || routes(node)) continue;
     const bool grouped = node.op == Op::kGroupedLinear;
     siblings[{node.op, node.inputs[0], grouped ? node.inputs[1] : kNone,
-              !grouped && node.attrs.as<LinearAttrs>().bias, *wants}]
+              !grouped && node.attrs.as<LinearAttrs>().bias, *wants,
+              graph.value(node.outputs[0]).dtype}]
         .push_back(static_cast<NodeId>(n));
   }
 
