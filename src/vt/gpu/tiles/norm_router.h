@@ -71,8 +71,18 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
   if (!LastOf(a.counters + token, ::gpu::blocks(), reinterpret_cast<int*>(scratch)) ||
       ::gpu::wave() != 0)
     return;
-  for (int e = ::gpu::lane(); e < r.experts; e += ::gpu::kWave)
-    h[e] = ::gpu::load_volatile(logits + e);
+  // All of them are under way before the first is there.
+  constexpr int kMany = 8;
+#pragma unroll 1
+  for (int e = ::gpu::lane(); e < r.experts; e += kMany * ::gpu::kWave) {
+    float v[kMany];
+#pragma unroll
+    for (int i = 0; i < kMany; ++i)
+      v[i] = ::gpu::load_volatile(logits + ::gpu::min(e + i * ::gpu::kWave, r.experts - 1));
+#pragma unroll
+    for (int i = 0; i < kMany; ++i)
+      if (e + i * ::gpu::kWave < r.experts) h[e + i * ::gpu::kWave] = v[i];
+  }
   ::gpu::sync_wave();
   RouterTile(r, h + r.experts).Run(token, h);
 }

@@ -160,9 +160,9 @@ class QuantGemv {
           Seek(next.segment, unit, 0, blocks_);
           return true;
         },
-        [&](const Item& item, float(&y)[kValues], const Item* next) {
+        [&](const Item& item, float(&y)[kValues], const Item& next, bool more) {
           Write(item, first, SumOfParts(y));
-          if (next != nullptr) added_ = Added(*next, first);
+          if (more) added_ = Added(next, first);
         });
   }
 
@@ -216,7 +216,7 @@ class QuantGemv {
             next.choice += step;
             return find(next);
           },
-          [&](const Item& i, float(&y)[kValues], const Item*) {
+          [&](const Item& i, float(&y)[kValues], const Item&, bool) {
 #pragma unroll
             for (int r = 0; r < kValues; ++r) sum[r] += i.weight * y[r];
           });
@@ -257,7 +257,7 @@ class QuantGemv {
             seek(next.unit);
             return true;
           },
-          [&](const Item& i, float(&z)[kValues], const Item*) {
+          [&](const Item& i, float(&z)[kValues], const Item&, bool) {
             const float v = Activated(SumsOfWave(z));
             if (::gpu::lane() == 0) partial()[i.unit - first] = v;
           });
@@ -349,7 +349,7 @@ class QuantGemv {
       Multiply(a_.segments[item.segment].w.format, x, line, y);
       if (more) Load(next, next_line);
       if (last) {
-        done(item, y, more ? &next : nullptr);
+        done(item, y, next, more);
         if (!more) return;
 #pragma unroll
         for (int i = 0; i < kValues; ++i) y[i] = 0;
