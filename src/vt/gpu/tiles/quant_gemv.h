@@ -144,7 +144,7 @@ class QuantGemv {
   // What the first unit's sums meet: to be called where the launch before has ended.
   GPU_FN void Expect(int first) {
     tokens_ = CountOf(a_.header, a_.count) - first;
-    added_ = Added(item_, first);
+    if (!kLate) added_ = Added(item_, first);
   }
   // y of rows of x from `first` on.
   GPU_FN void Finish(const QuantRows& x, int first) {
@@ -162,7 +162,7 @@ class QuantGemv {
         },
         [&](const Item& item, float(&y)[kValues], const Item& next, bool more) {
           Write(item, first, SumOfParts(y));
-          if (more) added_ = Added(next, first);
+          if (more && !kLate) added_ = Added(next, first);
         });
   }
 
@@ -274,7 +274,9 @@ class QuantGemv {
   }
 
  private:
-  static constexpr int kValues = kQuantUnit * kTokens;   // [tokens][rows of a unit]
+  static constexpr int kValues = kQuantUnit * kTokens;  // [tokens][rows of a unit]
+  // Beside so many sums there are no registers for what can be found again.
+  static constexpr bool kLate = kTokens == 8;
   static constexpr int kLanes = ::gpu::kWave / kValues;  // that have the same of them, summed
 
   // By value: a pointer to one of two arguments would put both into memory.
@@ -318,8 +320,7 @@ class QuantGemv {
     });
   }
   GPU_FN void Load(const Item& item, int line) {
-    // Beside so many sums there is no register for where it was.
-    if (kTokens == 8) Seek(item.segment, item.unit, 0, blocks_);
+    if (kLate) Seek(item.segment, item.unit, 0, blocks_);
     EachRow(item.segment, line, [&](auto tag, const QuantPlanes& p, int at, int r) {
       words_[r] = LoadWords<decltype(tag)::kFormat>(p, at);
     });
@@ -440,7 +441,8 @@ class QuantGemv {
     if (act_) v = Activated(v);
     const Place place = PlaceOf(item);
     if (place.row >= 0)
-      StoreValue(a_.out, a_.out_type, first + place.token, place.column, v + added_);
+      StoreValue(a_.out, a_.out_type, first + place.token, place.column,
+                 v + (kLate ? Added(item, first) : added_));
   }
 
   const QuantGemvArgs& a_;
