@@ -123,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Tiny, EncoderTest,
                                            ModelOn{"bert.gguf", "cpu"}, ModelOn{"bert", "emulated"},
                                            ModelOn{"bert", "emulated64"}),
                          [](const auto& param) {
-                           const auto& [model, device] = param.param;
+                           const std::string& model = param.param.model;
                            return model.substr(0, model.find('.')) +
-                                  (model.ends_with(".gguf") ? "_gguf_" : "_") + device;
+                                  (model.ends_with(".gguf") ? "_gguf_" : "_") + param.param.device;
                          });
 
 class ClassifierTest : public ::testing::TestWithParam<std::string> {};

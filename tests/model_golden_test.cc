@@ -119,8 +119,8 @@ TEST_P(ModelGoldenTest, RequestsThatShareStepsEqualEachAlone) {
   }
 }
 
-// Flips the sign of the first and half of the elements in one piece of a tensor: works alike for f32, f16 and
-// bf16. Of a table of numbers, their lowest bit.
+// Flips the sign of the first and half of the elements in one piece of a tensor: works alike for
+// f32, f16 and bf16. Of a table of numbers, their lowest bit.
 void FlipSigns(std::string& bytes, vt::ir::DType dtype, const weights::TensorPiece& piece) {
   for (uint64_t i = 0; dtype == vt::ir::DType::kI64 && i < piece.bytes; i += 8)
     bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 1);
@@ -129,7 +129,8 @@ void FlipSigns(std::string& bytes, vt::ir::DType dtype, const weights::TensorPie
   uint64_t state = 88172645463325252u;  // xorshift
   for (uint64_t i = width - 1; i < piece.bytes; i += width) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    if (i < width || state & 1) bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 0x80);
+    if (i < width || state & 1)
+      bytes[piece.offset + i] = static_cast<char>(bytes[piece.offset + i] ^ 0x80);
   }
 }
 

@@ -98,4 +98,13 @@ base::Status SlotStates::End(vt::Backend& backend, vt::Queue& queue, States& ref
   return {};
 }
 
+int64_t BlocksOfTable(const vt::ir::Graph& g) {
+  for (const vt::ir::Value& v : g.values) {
+    for (size_t group = 0; group < g.state_groups.size(); ++group) {
+      if (v.name == vt::ir::BlockTableName(static_cast<int>(group))) return v.shape[1].At({});
+    }
+  }
+  return 0;
+}
+
 }  // namespace tests

@@ -13,6 +13,9 @@
 
 namespace tests {
 
+// The blocks that a request may have: the width of a block table; 0 without any.
+int64_t BlocksOfTable(const vt::ir::Graph& g);
+
 // The slots of one layer of a state group.
 struct SlotLayer {
   int group = 0, layer = 0;

@@ -87,7 +87,6 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kRmsNormQuantizeLinear:
     case Op::kQuantizeLinearAdd:
     case Op::kActMulQuantizeLinearAdd:
-    case Op::kNormQkvRopeWrite:
     case Op::kNormRouter:
     case Op::kNormRouterGate:
     case Op::kGroupedLinearActMulQuantize:

@@ -25,10 +25,8 @@ void RopeTable::Ensure(int64_t positions) {
     for (int64_t i = 0; i < half(); ++i) {
       // The angle is rounded to f32, as the models' own code computes it.
       const double angle = static_cast<float>(p) * attrs_.frequencies[static_cast<size_t>(i)];
-      cos_[static_cast<size_t>(p * half() + i)] =
-          static_cast<float>(std::cos(angle)) * magnitude;
-      sin_[static_cast<size_t>(p * half() + i)] =
-          static_cast<float>(std::sin(angle)) * magnitude;
+      cos_[static_cast<size_t>(p * half() + i)] = static_cast<float>(std::cos(angle)) * magnitude;
+      sin_[static_cast<size_t>(p * half() + i)] = static_cast<float>(std::sin(angle)) * magnitude;
     }
   }
 }

@@ -9,7 +9,7 @@ namespace vt::gpu {
 // The experts of a token and their weights (ir::RouterAttrs). A wave a token.
 struct RouterArgs {
   const Header* header = nullptr;
-  Rows logits;                  // f32
+  Rows logits;                                     // f32
   const float *bias = nullptr, *scales = nullptr;  // of all experts, or none
   // Instead of a choice by score: the row of each token, [vocabulary][chosen].
   const float* table = nullptr;

@@ -188,16 +188,6 @@ struct QuantFromArgs {
   int32_t x_offset = 0;  // of the quantised row in shared memory, behind the sums of waves
 };
 
-// Such a linear whose rows are heads of q, k and v: the block that comes last of those of a head
-// norms and rotates it and writes it (args_attention.h) from `raw`, where all meet.
-struct QuantHeadsArgs {
-  QuantFromArgs from;
-  KvWriteArgs write;
-  float* raw = nullptr;         // [rows]; from.linear.out is the same
-  int32_t* counters = nullptr;  // a head; zero between launches
-  int32_t head_blocks = 1;      // blocks of a head
-};
-
 // The same where every row of out has a matrix of its own, by its id, of `experts` that stand
 // expert_bytes apart: a row of x a row of out, or one for `chosen` rows of them. Without an expert
 // a row is zeros. block_y() is the row of out.

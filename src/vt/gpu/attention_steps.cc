@@ -91,13 +91,11 @@ struct RowShape {
 };
 RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& b,
                     const DeviceFacts& d) {
-  constexpr int64_t kFewTokens = 8;
   constexpr uint64_t kMostRows = 4;
   RowShape s;
   const auto group = static_cast<uint64_t>(a.heads / a.kv_heads);
-  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 ||
-      (group > kMostRows && b.tokens > kFewTokens))
-    return s;
+  const int64_t most_tokens = group > kMostRows ? 8 : 32;  // many have work for matrix cores
+  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 || b.tokens > most_tokens) return s;
   // A head a block where that still leaves multiprocessors without work.
   const bool few = b.tokens * a.heads <= 2 * d.properties.units;
   s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));

@@ -156,8 +156,7 @@ class Compiler {
     config.shared_bytes = 32 * sizeof(float);
     config.early = true;
     c_.Emit(id_,
-            "quant_experts_up" +
-                QuantSetSuffix({g.segments, static_cast<size_t>(g.segment_count)}),
+            "quant_experts_up" + QuantSetSuffix({g.segments, static_cast<size_t>(g.segment_count)}),
             config, u);
   }
 
@@ -209,8 +208,7 @@ class Compiler {
       config.early = true;
       const size_t segments = sums ? 1 + l_.shared.size() : 1;
       c_.Emit(id_,
-              sums ? "quant_experts_sum" + QuantSetSuffix({g.segments, segments})
-                   : "quant_experts",
+              sums ? "quant_experts_sum" + QuantSetSuffix({g.segments, segments}) : "quant_experts",
               config, a);
     }
   }
@@ -302,8 +300,7 @@ int64_t RouterBytes(const RouterArgs& a) { return (2 * int64_t{a.experts} + a.gr
 
 void CompileRouter(const Context& c, ir::NodeId id) {
   const ir::Node& n = c.node(id);
-  RouterArgs a =
-      RouterOf(c, n.attrs.as<ir::RouterAttrs>(), n.inputs, n.outputs[0], n.outputs[1]);
+  RouterArgs a = RouterOf(c, n.attrs.as<ir::RouterAttrs>(), n.inputs, n.outputs[0], n.outputs[1]);
   a.logits = c.RowsOf(n.inputs[0]);
   a.experts = a.logits.width;
   if (n.op == Op::kHashRouter) {
@@ -324,8 +321,7 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   const auto& norm = parts[0].as<ir::NormAttrs>();
   const Matrix w = c.MatrixOf(n.inputs[2]);
   NormRouterArgs a;
-  a.router =
-      RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs, n.outputs[1], n.outputs[2]);
+  a.router = RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs, n.outputs[1], n.outputs[2]);
   a.router.experts = static_cast<int32_t>(w.rows);
   a.x = ViewOf(c, n.inputs[0]);
   a.norm = {c.Vector(n.inputs[1]), norm.eps, norm.weight_offset};

@@ -19,6 +19,7 @@
 //   sync_wave()                            the same for a wave, and cheaper
 //   shuffle(v, lane), shuffle_xor(v, m)    of 4-byte values within a wave
 //   any(b)                                 whether any lane of the wave has b
+//   wave_max(uint32_t)                     the largest of the wave's
 //   atomic_add(int*, int)                  returns the old value; device-wide. Integers only: no
 //                                          float is ever added atomically
 //   atomic_max(int*, int)                  likewise

@@ -34,6 +34,8 @@ GPU_FN T shuffle_xor(T v, int mask) {
   return __shfl_xor_sync(~0u, v, mask);
 }
 GPU_FN bool any(bool b) { return __any_sync(~0u, b) != 0; }
+// Over the wave; all lanes get the result.
+GPU_FN uint32_t wave_max(uint32_t v) { return __reduce_max_sync(~0u, v); }
 GPU_FN int atomic_add(int* p, int v) { return atomicAdd(p, v); }
 GPU_FN int atomic_max(int* p, int v) { return atomicMax(p, v); }
 GPU_FN float product(float a, float b) { return __fmul_rn(a, b); }

@@ -61,6 +61,13 @@ template <class T>
 T shuffle_xor(T v, int mask, int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
   return shuffle(v, (thread() % kWave) ^ mask, line, file);
 }
+inline uint32_t wave_max(uint32_t v) {
+  for (int m = kWave / 2; m > 0; m /= 2) {
+    const uint32_t other = shuffle_xor(v, m);
+    v = other > v ? other : v;
+  }
+  return v;
+}
 inline bool any(bool b, int line = __builtin_LINE(), const char* file = __builtin_FILE()) {
   struct Mine {
     bool value, result;

@@ -93,6 +93,14 @@ GPU_FN bool any(bool b) {
   return __builtin_amdgcn_ballot_w32(b) != 0;
 #endif
 }
+GPU_FN uint32_t wave_max(uint32_t v) {
+#pragma unroll
+  for (int m = kWave / 2; m > 0; m /= 2) {
+    const uint32_t other = shuffle_xor(v, m);
+    v = other > v ? other : v;
+  }
+  return v;
+}
 GPU_FN int atomic_add(int* p, int v) {
   return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }

@@ -34,7 +34,6 @@ set(gpu_kernel_files
   quant_expand.cu
   quant_experts.cu
   quant_from.cu
-  quant_heads.cu
   norm_router.cu
   quant_expert_tile_bf16.cu
   quant_expert_tile_f16.cu

@@ -382,7 +382,6 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
 int64_t LinearWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   int64_t bytes = 0;
   for (const ir::Node& n : g.nodes) {
-    if (IsQuantFrom(n.op)) bytes = std::max(bytes, QuantFromWorkspace(g, n, b));
     if (n.op != Op::kLinear && n.op != Op::kLinearAdd) continue;
     const LinearNode l = Read(n);
     if (g.value(l.x).dtype == ir::DType::kQ8_A32) continue;

@@ -1,25 +1,18 @@
-// Which formats kernels of few rows are compiled for: each alone, mixes that files have in merged
-// matrices, and all of them together for any other mix (a name without a suffix).
+// Which formats kernels of few rows are compiled for: those that most files have, alone and as they
+// meet in merged matrices, and all of them together for any other (a name without a suffix).
 #pragma once
 
 // X(suffix, formats..). Sums of more than one row are of integers: 8-bit floats are not among them.
 #define VT_QUANT_SETS_OF_INTEGERS(X) \
   X(_q4_0, kQ4_0)                    \
-  X(_q4_1, kQ4_1)                    \
-  X(_q5_0, kQ5_0)                    \
-  X(_q5_1, kQ5_1)                    \
   X(_q8_0, kQ8_0)                    \
-  X(_q2_k, kQ2_K)                    \
   X(_q3_k, kQ3_K)                    \
   X(_q4_k, kQ4_K)                    \
   X(_q5_k, kQ5_K)                    \
   X(_q6_k, kQ6_K)                    \
-  X(_iq4_nl, kIQ4_NL)                \
   X(_iq4_xs, kIQ4_XS)                \
   X(_mxfp4, kMXFP4)                  \
-  X(_q3_k_q4_k, kQ3_K, kQ4_K)        \
   X(_q3_k_q5_k, kQ3_K, kQ5_K)        \
-  X(_q4_k_q5_k, kQ4_K, kQ5_K)        \
   X(_q4_k_q6_k, kQ4_K, kQ6_K)        \
   X(_q5_k_q6_k, kQ5_K, kQ6_K)
 #define VT_QUANT_SETS(X)       \

@@ -50,7 +50,6 @@ bool IsQuantFrom(ir::Op op);
 void CompileQuantFrom(const Context& c, ir::NodeId id);
 bool SupportsQuantFrom(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
-int64_t QuantFromWorkspace(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b);
 
 // One of its weights beside x of the device's values; `column` of the output is its first.
 void CompileQuantTile(const Context& c, ir::NodeId id, const QuantLinear& l, size_t weight,

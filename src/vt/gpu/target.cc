@@ -15,7 +15,17 @@ namespace {
 
 using ir::Op;
 
-enum class Family { kRows, kLinear, kAttention, kChoice, kQuantize, kExperts, kRecurrent, kEntries, kLatent };
+enum class Family {
+  kRows,
+  kLinear,
+  kAttention,
+  kChoice,
+  kQuantize,
+  kExperts,
+  kRecurrent,
+  kEntries,
+  kLatent
+};
 
 Family FamilyOf(Op op) {
   switch (op) {
@@ -29,7 +39,6 @@ Family FamilyOf(Op op) {
     case Op::kRmsNormQuantizeLinear:
     case Op::kQuantizeLinearAdd:
     case Op::kActMulQuantizeLinearAdd:
-    case Op::kNormQkvRopeWrite:
       return Family::kLinear;
     case Op::kKvWrite:
     case Op::kAttention:
@@ -91,7 +100,7 @@ int64_t RoundUp(int64_t n) { return (n + 255) / 256 * 256; }
 
 bool CountsBlocks(const ir::Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const ir::Node& n) {
-    return n.op == Op::kNormRouter || n.op == Op::kNormRouterGate || n.op == Op::kNormQkvRopeWrite;
+    return n.op == Op::kNormRouter || n.op == Op::kNormRouterGate;
   });
 }
 

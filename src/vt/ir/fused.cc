@@ -66,57 +66,12 @@ bool SharedGateAndUp(std::span<const Attrs> parts) {
          parts[3].as<UnaryAttrs>() == parts[9].as<UnaryAttrs>();
 }
 
-// q, k and v beside one another are all that the linear gives.
-bool QkvSlices(std::span<const Attrs> parts) {
-  const auto &q = parts[3].as<SliceAttrs>(), &k = parts[7].as<SliceAttrs>(),
-             &v = parts[11].as<SliceAttrs>();
-  return AllInt8(parts) && parts[2].as<LinearAttrs>().segments == 3 && q.begin == 0 &&
-         k.begin == q.size && v.begin == k.begin + k.size;
-}
-
 // Values that see no further than themselves, so that those of a step can be read where they are
 // made.
 bool Causal(std::span<const Attrs> parts) { return parts.back().as<AttentionAttrs>().causal; }
 
 const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
   static const std::array<FusedDefinition, kOpCount - kPrimitiveCount> table = {{
-      {Op::kNormRopeAttention,
-       11,
-       {{Op::kRmsNorm, {~0, ~6}},
-        {Op::kRope, {0, ~3}},
-        {Op::kRmsNorm, {~1, ~7}},
-        {Op::kRope, {2, ~3}},
-        {Op::kKvWrite, {~4, 3, ~2, ~5}},
-        {Op::kAttention, {1, 4, ~3, ~8, ~9, ~10, kRest}}},
-       {5, 4},
-       Causal},
-      {Op::kRopeAttention,
-       9,
-       {{Op::kRope, {~0, ~3}},
-        {Op::kRope, {~1, ~3}},
-        {Op::kKvWrite, {~4, 1, ~2, ~5}},
-        {Op::kAttention, {0, 2, ~3, ~6, ~7, ~8, kRest}}},
-       {3, 2},
-       Causal},
-      {Op::kNormQkvRopeWrite,
-       7,
-       {{Op::kRmsNorm, {~0, ~1}},
-        {Op::kQuantize, {0}},
-        {Op::kLinear, {1, kRest}},
-        {Op::kSlice, {2}},
-        {Op::kReshape, {3}},
-        {Op::kRmsNorm, {4, ~5}},
-        {Op::kRope, {5, ~2}},
-        {Op::kSlice, {2}},
-        {Op::kReshape, {7}},
-        {Op::kRmsNorm, {8, ~6}},
-        {Op::kRope, {9, ~2}},
-        {Op::kSlice, {2}},
-        {Op::kReshape, {11}},
-        {Op::kKvWrite, {~3, 10, 12, ~4}},
-        {Op::kAttention, {6, 13, kAny, kAny, kAny, kAny}, true}},
-       {6, 13},
-       QkvSlices},
       {Op::kExpertsUp,
        6,
        {{Op::kGroupedLinear, {~0, ~1, ~2, ~3}},
@@ -145,6 +100,16 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kMul, {6, 4}}},
        {1, 7},
        GateAndUp},
+      {Op::kNormRopeAttention,
+       11,
+       {{Op::kRmsNorm, {~0, ~6}},
+        {Op::kRope, {0, ~3}},
+        {Op::kRmsNorm, {~1, ~7}},
+        {Op::kRope, {2, ~3}},
+        {Op::kKvWrite, {~4, 3, ~2, ~5}},
+        {Op::kAttention, {1, 4, ~3, ~8, ~9, ~10, kRest}}},
+       {5, 4},
+       Causal},
       {Op::kNormRopeKvWrite,
        8,
        {{Op::kRmsNorm, {~0, ~6}},
@@ -251,6 +216,14 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kAdd, {3, ~3}}},
        {4},
        AllInt8},
+      {Op::kRopeAttention,
+       9,
+       {{Op::kRope, {~0, ~3}},
+        {Op::kRope, {~1, ~3}},
+        {Op::kKvWrite, {~4, 1, ~2, ~5}},
+        {Op::kAttention, {0, 2, ~3, ~6, ~7, ~8, kRest}}},
+       {3, 2},
+       Causal},
       {Op::kRopeKvWrite,
        6,
        {{Op::kRope, {~0, ~3}},

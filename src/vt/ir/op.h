@@ -142,9 +142,6 @@ namespace vt::ir {
     "(x, W, r) -> linear(quantize(x), W) + r")                                                    \
   X(ActMulQuantizeLinearAdd, "act_mul_quantize_linear_add", FusedAttrs,                           \
     "(g, u, W, r) -> linear(quantize(fn(g) * u), W) + r")                                         \
-  X(NormQkvRopeWrite, "norm_qkv_rope_write", FusedAttrs,                                          \
-    "(x, w, positions, state, slots, wq, wk, W0.., b0..) -> norm_rope_kv_write of the three "     \
-    "slices of rms_norm_quantize_linear(x, w, W0.., b0..)")                                       \
   X(NormRouter, "norm_router", FusedAttrs,                                                        \
     "(x, w, W, bias if any) -> (quantize(h), router(linear(h, W), bias)), h = rms_norm(x, w)")    \
   X(NormRouterGate, "norm_router_gate", FusedAttrs,                                               \
@@ -188,7 +185,6 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kGatedDeltaNet) return {2, 1};
   if (op == Op::kLatentWrite) return {3, 0};
-  if (op == Op::kNormQkvRopeWrite) return {3, 1};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite || op == Op::kRopeAttention ||
       op == Op::kNormRopeAttention)
     return {4, 1};

@@ -88,21 +88,58 @@ class RouterTile {
     ::gpu::sync_wave();
   }
 
-  // The best of those that come after the last one, again and again.
+  // Up to so many ranks in registers, as integers of the same order: 0 is one that has been taken.
+  // Straight code without branches: what waits for it is everything.
+  struct Held {
+    static constexpr int kMost = 512, kLane = kMost / ::gpu::kWave;
+    uint32_t v[kLane];
+
+    GPU_FN Held(const float* ranks, int experts) {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        const int e = i * ::gpu::kWave + ::gpu::lane();
+        const uint32_t bits = e < experts ? ::gpu::bits_of(ranks[e] + 0.0f) : ~0u;
+        v[i] = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+      }
+    }
+    // The index of the largest, the lowest of equal ones; `none` without any.
+    GPU_FN int Take(int none) {
+      uint32_t most = 0;
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) most = v[i] > most ? v[i] : most;
+      most = ::gpu::wave_max(most);
+      int first = none;
+#pragma unroll
+      for (int i = kLane - 1; i >= 0; --i)
+        if (most != 0 && v[i] == most) first = i * ::gpu::kWave + ::gpu::lane();
+      first = static_cast<int>(~::gpu::wave_max(~static_cast<uint32_t>(first)));
+#pragma unroll
+      for (int i = 0; i < kLane; ++i)
+        if (i * ::gpu::kWave + ::gpu::lane() == first) v[i] = 0;
+      return first;
+    }
+  };
+  // The best of those that come after the last one.
+  GPU_FN Choice After(const Choice& last) const {
+    Choice best = {Lowest(), a_.experts};
+    ForMine([&](int e) {
+      const Choice c = {ranks_[e], e};
+      if (Better(last, c) && Better(c, best)) best = c;
+    });
+#pragma unroll
+    for (int m = ::gpu::kWave / 2; m > 0; m /= 2) {
+      const Choice other = {::gpu::shuffle_xor(best.value, m), ::gpu::shuffle_xor(best.index, m)};
+      if (Better(other, best)) best = other;
+    }
+    return best;
+  }
+
   GPU_FN void Choose(int token) {
     Choice last = {-Lowest(), -1};
     float sum = 0, weight = 0, scale = 1;  // lane j has the weight and scale of choice j
+    Held held(ranks_, a_.experts);
     for (int j = 0; j < a_.chosen; ++j) {
-      Choice best = {Lowest(), a_.experts};
-      ForMine([&](int e) {
-        const Choice c = {ranks_[e], e};
-        if (Better(last, c) && Better(c, best)) best = c;
-      });
-#pragma unroll
-      for (int m = ::gpu::kWave / 2; m > 0; m /= 2) {
-        const Choice other = {::gpu::shuffle_xor(best.value, m), ::gpu::shuffle_xor(best.index, m)};
-        if (Better(other, best)) best = other;
-      }
+      Choice best = a_.experts <= Held::kMost ? Choice{0, held.Take(a_.experts)} : After(last);
       if (a_.table != nullptr) {
         const float e = a_.table[static_cast<int64_t>(a_.tokens[token]) * a_.chosen + j];
         best.index = ::gpu::max(0, ::gpu::min(static_cast<int>(e), a_.experts - 1));
@@ -122,7 +159,8 @@ class RouterTile {
     if (a_.normalise == 0) return;
     const float by = sum > 0 ? a_.scale / sum : 0;
     if (a_.chosen <= ::gpu::kWave) {
-      if (::gpu::lane() < a_.chosen) a_.weights[token * a_.chosen + ::gpu::lane()] = weight * by * scale;
+      if (::gpu::lane() < a_.chosen)
+        a_.weights[token * a_.chosen + ::gpu::lane()] = weight * by * scale;
       return;
     }
     ::gpu::sync_wave();

@@ -9,16 +9,18 @@ namespace vt::gpu {
 // wrote before can be read (load_volatile). The counter is zero before and after; `last`: an int of
 // shared memory.
 GPU_FN bool LastOf(int* counter, int blocks, int* last) {
-  ::gpu::fence();
   ::gpu::sync();
+  // One thread's fences are enough: they count for what reached it, and for whom it reaches, by way
+  // of the block's meetings.
   if (::gpu::thread() == 0) {
+    ::gpu::fence();
     *last = ::gpu::atomic_add(counter, 1) == blocks - 1 ? 1 : 0;
     if (*last != 0) *counter = 0;
+    ::gpu::fence();
   }
   ::gpu::sync();
   const bool is = *last != 0;
   ::gpu::sync();
-  if (is) ::gpu::fence();
   return is;
 }
 

@@ -2,8 +2,6 @@
 // memory, which costs less than a launch before it.
 #pragma once
 
-#include "vt/gpu/tiles/attention_write.h"
-#include "vt/gpu/tiles/last_block.h"
 #include "vt/gpu/tiles/quant_gemv.h"
 
 namespace vt::gpu {
@@ -78,34 +76,6 @@ GPU_FN void QuantGemvFrom(const QuantFromArgs& a) {
     gemv.Expect(0);
   });
   gemv.Finish(x, 0);
-}
-
-// Attention begins on what was there before the launch before it had waited: so wait, then let it.
-template <class T, class Formats>
-GPU_FN void QuantHeads(const QuantHeadsArgs& a) {
-  const QuantGemvArgs& l = a.from.linear;
-  const int head = ::gpu::block() / a.head_blocks, units = a.write.kv.head_dim / kQuantUnit;
-  QuantGemv<Formats, 1, false> gemv(l);
-  const int among = ::gpu::block() - head * a.head_blocks;
-  gemv.Begin({head * units + among * l.groups.by + ::gpu::wave() / l.parts.by,
-              a.head_blocks * l.groups.by, (head + 1) * units},
-             l.x.blocks);
-  gemv.Fetch();
-  const QuantRows x = RowInBlock(a.from, [&] {
-    ::gpu::wait_predecessor();
-    ::gpu::launch_dependents();
-    gemv.Expect(0);
-  });
-  gemv.Finish(x, 0);
-  if (!LastOf(a.counters + head, a.head_blocks, reinterpret_cast<int*>(::gpu::shared()))) return;
-  if (::gpu::wave() == 0) {
-    const float* raw = a.raw + head * a.write.kv.head_dim;
-    WriteHead<T>(a.write, 0, head, reinterpret_cast<float*>(::gpu::shared()),
-                 [&](int d, float(&v)[4]) {
-#pragma unroll
-                   for (int i = 0; i < 4; ++i) v[i] = ::gpu::load_volatile(raw + d + i);
-                 });
-  }
 }
 
 }  // namespace vt::gpu

@@ -248,6 +248,7 @@ class QuantGemv {
 #pragma unroll 1
         for (int line = 0; line < a_.x.blocks; line += ::gpu::kWave) Touch(item.segment, line);
       }
+      seek(item.unit);
       const Span x{a_.x, e.shared_x != 0 || shared ? token : pair, 0, a_.x.blocks};
       Loop(
           item, [&](const Item&) { return x; },

@@ -22,7 +22,8 @@ GPU_FN void NormRows(const RowsNormArgs& a) {
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int at = first + h * step;
-    if (kPlain && a.w != nullptr && at < a.work.width) LoadValues<kPlain>(a.w + at, a.work.width - at, w[h]);
+    if (kPlain && a.w != nullptr && at < a.work.width)
+      LoadValues<kPlain>(a.w + at, a.work.width - at, w[h]);
   }
   ::gpu::launch_dependents();
   ::gpu::wait_predecessor();
