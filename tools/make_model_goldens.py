@@ -113,7 +113,7 @@ MODELS |= {
     "qwen3_5_moe": ("Qwen3_5MoeText", dict(
         rope_parameters=rope(1000000.0, **MROPE), head_dim=32, num_hidden_layers=3, layer_types=LINEAR_FULL_LINEAR,
         shared_expert_intermediate_size=40, **EXPERTS, **DELTA),
-        dict(dtype="bfloat16", wider=("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"))),
+        dict(dtype="bfloat16", wider=("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"), tie=True)),
     "qwen3_5_moe_text": ("Qwen3_5MoeText", dict(
         rope_parameters=rope(1000000.0, **MROPE), head_dim=16, num_hidden_layers=2, layer_types=LINEAR_FULL_LINEAR[:2],
         shared_expert_intermediate_size=24, **EXPERTS, **DELTA), dict(dtype="bfloat16", fused_experts=True)),
@@ -249,7 +249,7 @@ LAGUNA = dict(num_hidden_layers=3, rope_parameters=LAGUNA_ROPES, layer_types=FUL
 MODELS |= {
     "laguna": ("Laguna", LAGUNA | dict(mlp_layer_types=["sparse", "dense", "sparse"]), dict(dtype="bfloat16")),
     "laguna_wide": ("Laguna", dict(gating="per-element", attention_bias=True, moe_router_logit_softcapping=1.5,
-                                   shared_expert_intermediate_size=24, **EXPERTS), dict(dtype="float16")),
+                                   shared_expert_intermediate_size=24, **EXPERTS), dict(dtype="float16", tie=True)),
 }
 
 # Attention and MLP side by side, norms without a bias, only the layers that slide rotate.

@@ -95,7 +95,10 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
   RowShape s;
   const auto group = static_cast<uint64_t>(a.heads / a.kv_heads);
   const int64_t most_tokens = group > kMostRows ? 8 : 32;  // many have work for matrix cores
-  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 || b.tokens > most_tokens) return s;
+  // Compiled for AMD's cards it takes more registers than a lane has.
+  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 || b.tokens > most_tokens ||
+      d.properties.arch.starts_with("gfx"))
+    return s;
   // A head a block where that still leaves multiprocessors without work.
   const bool few = b.tokens * a.heads <= 2 * d.properties.units;
   s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
