@@ -258,18 +258,20 @@ const vt::ir::StateGroup* RecurrentGroup(const vt::ir::Graph& graph) {
 // stay small.
 constexpr int64_t kScoredRows = 64;
 
-StepOptions StepsOf(const LoadOptions& o, bool encoder, bool use_graphs) {
+// `graphs`: the device has them. Steps have the same sizes whether they are captured or not, so
+// that their kernels, and every bit of what they give, are the same.
+StepOptions StepsOf(const LoadOptions& o, bool encoder, bool graphs) {
   StepOptions s;
   s.encoder = encoder;
   s.max_num_seqs = o.max_num_seqs;
   s.max_num_batched_tokens = o.max_num_batched_tokens;
   s.output_rows = std::max(o.max_num_seqs, o.score_prompts ? kScoredRows : 1);
   s.hidden = o.score_prompts;
-  s.use_graphs = use_graphs;
+  s.use_graphs = graphs && !o.enforce_eager;
   s.warn = o.warn;
   s.block_size = o.block_size;
   s.slots = s.recurrent_slots = o.max_num_seqs;
-  if (!use_graphs) return s;
+  if (!graphs) return s;
   s.decode_sizes = o.cuda_graph_sizes;
   if (s.decode_sizes.empty()) {
     for (int64_t n = 1; n < 8; n *= 2) s.decode_sizes.push_back(n);
@@ -467,8 +469,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   LayOutWeights(checkpoint, model->media_graph, options, *model->backend, laid_out);
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
-  const bool use_graphs = !options.enforce_eager && vt::UseGraphs(platform, *model->backend);
-  StepOptions steps = StepsOf(options, model->encoder, use_graphs);
+  StepOptions steps = StepsOf(options, model->encoder, vt::UseGraphs(platform, *model->backend));
   StepPlans plans = MakeStepPlans(model->graph, *model->backend, steps);
   StepOptions media_steps;
   StepPlans media_plans;
