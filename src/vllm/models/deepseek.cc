@@ -72,10 +72,7 @@ ValueId LatentAttention(Builder& b, const Config& c, const vt::ir::RopeAttrs& ro
                                        .v_dim = s.rank},
                                       p.substr(0, p.size() - 1));
   const ValueId y = b.HeadLinear(b.Heads(a, s.heads, s.rank), p + "v_b_proj", s.value);
-  const ValueId flat =
-      b.Emit(vt::ir::Op::kReshape, p + "join_heads", {y},
-             {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(s.heads * s.value)}}});
-  return b.Linear(flat, p + "o_proj", c.hidden_size, bias);
+  return b.Linear(JoinHeads(b, p, y, s.heads, s.value), p + "o_proj", c.hidden_size, bias);
 }
 
 ValueId BuildDeepSeek(Builder& b, const BuildContext& context) {

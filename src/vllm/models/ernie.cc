@@ -16,16 +16,8 @@ ValueId BuildErnie(Builder& b, const BuildContext& context) {
   const weights::Config& c = context.config;
   const vt::ir::RopeAttrs rope = RopeOf(b, context, c.rope);
   const AttentionParts parts = {.rope = &rope, .qkv_bias = c.mlp_bias, .out_bias = c.mlp_bias};
-  ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer);
-    const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, parts));
-    const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
-  }
-  const ValueId last = b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps);
-  const ValueId logits = LmHead(b, c, last);
+  const ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
+  const ValueId logits = LmHead(b, c, DecoderLayers(b, c, x, [&](int64_t) { return parts; }));
   if (!c.mlp_bias || !c.experts.count) return logits;
   return b.Add(logits, b.Weight("lm_head.bias", {c.vocab_size}));
 }

@@ -44,10 +44,9 @@ ValueId Attention(Builder& b, const weights::Config& c, int64_t layer, const std
       b.Act(b.Linear(x, p + (wide ? kWideGate : "self_attn.g_proj"), wide ? heads * hd : heads),
             vt::ir::Activation::kSoftplus);
   const ValueId gated =
-      wide ? b.Mul(a, gate)
-           : b.Emit(vt::ir::Op::kReshape, p + "join_heads",
-                    {b.ScaleRows(b.Heads(a, heads, hd), b.Heads(gate, heads, 1))},
-                    {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(heads * hd)}}});
+      wide
+          ? b.Mul(a, gate)
+          : JoinHeads(b, p, b.ScaleRows(b.Heads(a, heads, hd), b.Heads(gate, heads, 1)), heads, hd);
   return b.Linear(gated, p + "self_attn.o_proj", c.hidden_size, c.attention_bias);
 }
 

@@ -21,15 +21,8 @@ ValueId BuildLlama(Builder& b, const BuildContext& context) {
       .out_bias = !qwen2 && c.attention_bias,
       .norm = qwen3 ? AttentionParts::Norm::kHeads : AttentionParts::Norm::kNone};
 
-  ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer);
-    const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, parts));
-    const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
-  }
-  return LmHead(b, c, b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps));
+  const ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
+  return LmHead(b, c, DecoderLayers(b, c, x, [&](int64_t) { return parts; }));
 }
 
 using weights::Family;

@@ -120,4 +120,22 @@ ValueId Mlp(vt::ir::Builder& b, const weights::Config& c, int64_t layer, const s
                            : GatedMlp(b, c, prefix, x, c.intermediate_size);
 }
 
+ValueId DecoderLayers(vt::ir::Builder& b, const weights::Config& c, ValueId x,
+                      const std::function<AttentionParts(int64_t layer)>& parts) {
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const std::string p = fmt::format("model.layers.{}.", layer);
+    const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
+    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, parts(layer)));
+    const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
+    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
+  }
+  return b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps);
+}
+
+ValueId JoinHeads(vt::ir::Builder& b, const std::string& prefix, ValueId x, int64_t heads,
+                  int64_t width) {
+  return b.Emit(vt::ir::Op::kReshape, prefix + "join_heads", {x},
+                {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(heads * width)}}});
+}
+
 }  // namespace vllm::models

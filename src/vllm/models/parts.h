@@ -2,6 +2,7 @@
 // language-model head.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "vllm/models/registry.h"
@@ -49,5 +50,14 @@ vt::ir::ValueId GatedExperts(vt::ir::Builder& b, const weights::Config& c,
 // "<prefix>gate_proj" or "<prefix>experts.gate_proj" and so on.
 vt::ir::ValueId Mlp(vt::ir::Builder& b, const weights::Config& c, int64_t layer,
                     const std::string& prefix, vt::ir::ValueId x);
+
+// Llama's layers over `x`: a norm before attention and one before the MLP, each added to what its
+// norm read; then the rows that are wanted, normed. `parts` are those of a layer.
+vt::ir::ValueId DecoderLayers(vt::ir::Builder& b, const weights::Config& c, vt::ir::ValueId x,
+                              const std::function<AttentionParts(int64_t layer)>& parts);
+
+// [T, heads, width] as rows: Heads taken back.
+vt::ir::ValueId JoinHeads(vt::ir::Builder& b, const std::string& prefix, vt::ir::ValueId x,
+                          int64_t heads, int64_t width);
 
 }  // namespace vllm::models

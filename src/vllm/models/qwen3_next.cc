@@ -56,9 +56,7 @@ ValueId GatedDeltaNet(Builder& b, const weights::Config& c, const std::string& p
       p.substr(0, p.size() - 1));
   const ValueId gated =
       b.Mul(b.RmsNorm(y, p + "norm.weight", c.rms_norm_eps), b.Act(z, Activation::kSilu));
-  const ValueId flat = b.Emit(vt::ir::Op::kReshape, p + "join_heads", {gated},
-                              {vt::ir::ReshapeAttrs{{vt::ir::T(), vt::ir::Dim(width)}}});
-  return b.Linear(flat, p + "out_proj", c.hidden_size);
+  return b.Linear(JoinHeads(b, p, gated, d.v_heads, d.v_dim), p + "out_proj", c.hidden_size);
 }
 
 ValueId BuildQwen3Next(Builder& b, const BuildContext& context) {

@@ -1,5 +1,4 @@
 // SmolLM3: Llama's layers, of which every fourth doesn't rotate.
-#include "base/strings.h"
 #include "vllm/models/parts.h"
 #include "vllm/weights/gguf_reader.h"
 
@@ -12,18 +11,12 @@ using vt::ir::ValueId;
 ValueId BuildSmolLm3(Builder& b, const BuildContext& context) {
   const weights::Config& c = context.config;
   const vt::ir::RopeAttrs rope = RopeOf(b, context, c.rope);
-  ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer);
-    const AttentionParts parts = {.rope = c.IsRotated(layer) ? &rope : nullptr,
-                                  .qkv_bias = c.attention_bias,
-                                  .out_bias = c.attention_bias};
-    const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, parts));
-    const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
-  }
-  return LmHead(b, c, b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps));
+  const ValueId x = b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size);
+  return LmHead(b, c, DecoderLayers(b, c, x, [&](int64_t layer) {
+                  return AttentionParts{.rope = c.IsRotated(layer) ? &rope : nullptr,
+                                        .qkv_bias = c.attention_bias,
+                                        .out_bias = c.attention_bias};
+                }));
 }
 
 weights::Family SmolLm3() {

@@ -27,16 +27,10 @@ constexpr float kEps = 1e-5f;  // of the encoder's norms
 ValueId BuildText(Builder& b, const BuildContext& context) {
   const Config& c = context.config;
   const vt::ir::RopeAttrs rope = RopeOf(b, context, c.rope);
-  ValueId x =
+  const ValueId x =
       b.Media(c.hidden_size, b.Embed("model.embed_tokens.weight", c.vocab_size, c.hidden_size));
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string p = fmt::format("model.layers.{}.", layer);
-    const ValueId h = b.RmsNorm(x, p + "input_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, SelfAttention(b, c, layer, p + "self_attn.", h, {.rope = &rope}));
-    const ValueId m = b.RmsNorm(x, p + "post_attention_layernorm.weight", c.rms_norm_eps);
-    x = b.Add(x, Mlp(b, c, layer, p + "mlp.", m));
-  }
-  return LmHead(b, c, b.RmsNorm(b.OutputOnly(x), "model.norm.weight", c.rms_norm_eps));
+  return LmHead(b, c,
+                DecoderLayers(b, c, x, [&](int64_t) { return AttentionParts{.rope = &rope}; }));
 }
 
 ValueId EncoderLayer(Builder& b, const Config& c, const std::string& p, ValueId x) {

@@ -18,19 +18,13 @@ bool SameWord(std::string_view a, std::string_view b) {
                     [](char x, char y) { return Lower(x) == Lower(y); });
 }
 
-std::string_view Trim(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
-}
-
 // The parameter `name` behind the first semicolon of a header's value: a token or a quoted string.
 std::optional<std::string> Parameter(std::string_view value, std::string_view name) {
   size_t at = value.find(';');
   while (at < value.size()) {
     const size_t equals = value.find('=', at + 1);
     if (equals == std::string_view::npos) return std::nullopt;
-    const std::string_view key = Trim(value.substr(at + 1, equals - at - 1));
+    const std::string_view key = base::Trimmed(value.substr(at + 1, equals - at - 1));
     std::string text;
     size_t end = equals + 1;
     while (end < value.size() && (value[end] == ' ' || value[end] == '\t')) ++end;
@@ -43,7 +37,7 @@ std::optional<std::string> Parameter(std::string_view value, std::string_view na
       end = value.find(';', end);
     } else {
       const size_t stop = value.find(';', end);
-      text = Trim(value.substr(end, stop == std::string_view::npos ? stop : stop - end));
+      text = base::Trimmed(value.substr(end, stop == std::string_view::npos ? stop : stop - end));
       end = stop;
     }
     if (SameWord(key, name)) return text;
@@ -64,9 +58,9 @@ base::Result<FormField> ReadHeader(std::string_view& part) {
     if (line.empty()) break;
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return Bad("has a header line without a colon");
-    const std::string_view value = Trim(line.substr(colon + 1));
-    if (!SameWord(Trim(line.substr(0, colon)), "content-disposition")) continue;
-    if (!SameWord(Trim(value.substr(0, value.find(';'))), "form-data"))
+    const std::string_view value = base::Trimmed(line.substr(colon + 1));
+    if (!SameWord(base::Trimmed(line.substr(0, colon)), "content-disposition")) continue;
+    if (!SameWord(base::Trimmed(value.substr(0, value.find(';'))), "form-data"))
       return Bad("has a part that is no form-data");
     const std::optional<std::string> name = Parameter(value, "name");
     if (!name || named) return Bad("has a part with no name, or several");
@@ -83,7 +77,8 @@ base::Result<FormField> ReadHeader(std::string_view& part) {
 base::Result<std::vector<FormField>> ParseForm(std::string_view content_type,
                                                std::string_view body) {
   const std::optional<std::string> boundary = Parameter(content_type, "boundary");
-  if (!SameWord(Trim(content_type.substr(0, content_type.find(';'))), "multipart/form-data"))
+  if (!SameWord(base::Trimmed(content_type.substr(0, content_type.find(';'))),
+                "multipart/form-data"))
     return Bad("must be sent as multipart/form-data");
   if (!boundary || boundary->empty() || boundary->size() > 70)
     return Bad("has no boundary of 1 to 70 characters in Content-Type");

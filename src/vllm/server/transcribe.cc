@@ -109,14 +109,14 @@ class TranscriptionSession : public Session {
   }
   void Flush() override {
     if (ended) return;
-    if (failed_ && !stream_) return FailWith("the engine failed");
+    if (failed_) return Fail();
     whole_ += fresh_;
     if (stream_ && !fresh_.empty()) Event("delta", "delta", fresh_);
     fresh_.clear();
-    if (!over_ && !failed_) return;
+    if (!over_) return;
     ended = true;
     if (stream_) {
-      if (over_) Event("done", "text", whole_);
+      Event("done", "text", whole_);
       return reply().EndEvents();
     }
     if (format_ == Format::kText) return reply().Send(200, "text/plain; charset=utf-8", whole_);
@@ -128,6 +128,16 @@ class TranscriptionSession : public Session {
   }
 
  private:
+  // A client that reads events is told in one.
+  void Fail() {
+    if (!stream_) return FailWith("");
+    ended = true;
+    ApiError error;
+    error.status = 500;
+    error.message = "the engine failed";
+    reply().exchange().Event(ErrorBody(error));
+    reply().EndEvents();
+  }
   void Event(std::string_view kind, std::string_view key, std::string_view text) {
     std::string out = fmt::format(R"({{"type":"transcript.text.{}","{}":)", kind, key);
     AppendJsonString(text, out);

@@ -104,6 +104,7 @@ struct AttentionArgs {
   int32_t aligned = 0;     // rows of q and out start on multiples of 16 bytes
   int32_t tile_heads = 1;  // heads of q in a tile of queries: divides the group
   int32_t one_stage = 0;   // shared memory has no room for two tiles of keys and values
+  int32_t new_tokens = 1;  // that a request brings at most in a step, of those that are items
   int32_t one_buffer = 0;  // values take the place of keys: shared memory has no room for both
   // Of parts of a token: [2 * lanes][heads] of head_dim (v_dim) sums, and (maximum, sum of
   // weights).

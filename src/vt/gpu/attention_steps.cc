@@ -414,6 +414,7 @@ void CompileRead(const Context& c, ir::NodeId id) {
   if (attrs.sinks) a.sinks = c.Vector(reads.sinks);
   const auto block = static_cast<uint32_t>(a.kv.block_size);
   a.block_shift = std::has_single_bit(block) ? std::countr_zero(block) : -1;
+  a.new_tokens = list->tile_tokens > 0 ? 1 : static_cast<int32_t>(c.bucket().tokens);
   a.q_direct = shape.stages_query ? 0 : 1;
   a.one_buffer = shape.one_buffer ? 1 : 0;
   a.partial_sums = reinterpret_cast<float*>(base + places.partial_sums);

@@ -28,7 +28,6 @@ struct DecodeTile {
   static constexpr int kUnroll = kBytes == 2 ? 64 : 1;
   static constexpr int kPack = Pack<T>::kCount;
   static constexpr int kPacks = kDim / kPack;  // a row
-  static constexpr int kNewKeys = 8;           // that a request brings at most in a step
   static constexpr int kCopies = kTileKeys * kPacks / ::gpu::kWave;
   static constexpr int kScratchBytes = 16 * kTileKeys * kBytes;
   static constexpr int kQueryBytes = DecodeQueryBytes(kDim, kBytes);
@@ -122,7 +121,7 @@ struct DecodeTile {
     // Keys of this very step stand at a request's end, and may not be there yet. (f32 has no other
     // kernel for requests of many tokens.)
     const bool early =
-        waits && kBytes == 2 && it.first + (tile + 1) * kTileKeys <= it.last - kNewKeys;
+        waits && kBytes == 2 && it.first + (tile + 1) * kTileKeys <= it.last - a.new_tokens;
     if (waits && !early) ::gpu::wait_predecessor();
     if (tile < tiles) {
       cached = RowOf(it, tile);

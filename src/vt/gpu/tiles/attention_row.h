@@ -26,7 +26,6 @@ struct AttentionRows {
   static constexpr int kCopies = kLanes / kScores;  // lanes that have the same score
   static_assert(sizeof(T) == 2 && kScores <= kLanes && kKeys <= ::gpu::kWave);
   static constexpr int kDim = kLanes * kN;
-  static constexpr int kNewKeys = 8;  // that a request brings at most in a step
 
   const AttentionRowArgs& args;
   const AttentionArgs& a;
@@ -177,7 +176,7 @@ struct AttentionRows {
     }
     const int tiles = (last - it.first + kKeys - 1) / kKeys;
     int tile = ::gpu::wave();
-    if (!Writes()) early = early && it.first + (tile + 1) * kKeys <= last - kNewKeys;
+    if (!Writes()) early = early && it.first + (tile + 1) * kKeys <= last - a.new_tokens;
     if (first && !early) Wait();
     if (tile < tiles) {
       Find(it, last, table, tile);

@@ -73,15 +73,23 @@ GPU_FN void RotateFour(const float* head, const float* table, int rotary_dim, bo
   }
 }
 
-// Head h of a token, the heads of q, k and v one after the other, by a wave: load(d, x) gives four
-// values of it, `whole` is room for all.
-template <class T, class Load>
-GPU_FN void WriteHead(const KvWriteArgs& a, int token, int h, float* whole, Load load) {
+template <class T>
+GPU_FN void KvWrite(const KvWriteArgs& a) {
+  ::gpu::wait_predecessor();
+  ::gpu::launch_dependents();
+  const int token = ::gpu::block();
+  // Of the heads of q, k and v one after the other.
+  const int h = ::gpu::block_y() * ::gpu::waves() + ::gpu::wave();
   const int kv_heads = a.kv.kv_heads, dim = a.kv.head_dim;
+  if (token >= a.header->tokens || h >= a.q_heads + 2 * kv_heads) return;
   const bool is_q = h < a.q_heads, is_v = h >= a.q_heads + kv_heads;
   const int slot = is_q ? 0 : a.slots[token];
   if (slot < 0) return;  // padding
   const int head = is_q ? h : is_v ? h - a.q_heads - kv_heads : h - a.q_heads;
+  const Rows& rows = is_q ? a.q : is_v ? a.v : a.k;
+  const T* from =
+      static_cast<const T*>(rows.base) + token * rows.stride + static_cast<int64_t>(head) * dim;
+  float* whole = reinterpret_cast<float*>(::gpu::shared()) + ::gpu::wave() * dim;
   T* q_out =
       static_cast<T*>(a.q_out.base) + token * a.q_out.stride + static_cast<int64_t>(head) * dim;
   char* cached = nullptr;
@@ -100,7 +108,7 @@ GPU_FN void WriteHead(const KvWriteArgs& a, int token, int h, float* whole, Load
   for (int i = 0; i < kMost; ++i) {
     const int d = 4 * (i * ::gpu::kWave + ::gpu::lane());
     if (d >= dim) continue;
-    load(d, x[i]);
+    LoadFour(from + d, aligned, x[i]);
 #pragma unroll
     for (int j = 0; j < 4; ++j) squares += x[i][j] * x[i][j];
   }
@@ -140,23 +148,6 @@ GPU_FN void WriteHead(const KvWriteArgs& a, int token, int h, float* whole, Load
       StoreKvFour(cached, d, a.kv.dtype, x[i]);
     }
   }
-}
-
-template <class T>
-GPU_FN void KvWrite(const KvWriteArgs& a) {
-  ::gpu::wait_predecessor();
-  ::gpu::launch_dependents();
-  const int token = ::gpu::block();
-  const int h = ::gpu::block_y() * ::gpu::waves() + ::gpu::wave();
-  const int kv_heads = a.kv.kv_heads, dim = a.kv.head_dim;
-  if (token >= a.header->tokens || h >= a.q_heads + 2 * kv_heads) return;
-  const bool is_q = h < a.q_heads, is_v = h >= a.q_heads + kv_heads;
-  const int head = is_q ? h : is_v ? h - a.q_heads - kv_heads : h - a.q_heads;
-  const Rows& rows = is_q ? a.q : is_v ? a.v : a.k;
-  const T* from =
-      static_cast<const T*>(rows.base) + token * rows.stride + static_cast<int64_t>(head) * dim;
-  WriteHead<T>(a, token, h, reinterpret_cast<float*>(::gpu::shared()) + ::gpu::wave() * dim,
-               [&](int d, float(&x)[4]) { LoadFour(from + d, a.aligned != 0, x); });
 }
 
 }  // namespace vt::gpu
