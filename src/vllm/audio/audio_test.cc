@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/os/file.h"
+#include "vllm/audio/cut.h"
 #include "vllm/audio/mel.h"
 #include "vllm/audio/sound.h"
 
@@ -52,6 +53,24 @@ TEST(LogMel, EqualsWhispersFeatureExtractor) {
     ASSERT_EQ(mel.size(), static_cast<size_t>(frames * bins.as_int64()));
     for (size_t i = 0; i < mel.size(); ++i, ++at) EXPECT_NEAR(mel[i], all[at], 1e-4) << i;
   }
+}
+
+TEST(CutWhereQuiet, CutsInPausesAndElseAsLateAsItMay) {
+  using Ends = std::vector<int64_t>;
+  std::vector<float> loud(25000, 0.5f);
+  EXPECT_EQ(CutWhereQuiet(std::span(loud).first(10000), 10000), Ends{10000});
+  EXPECT_EQ(CutWhereQuiet(std::span(loud).first(1), 10000), Ends{1});
+  // Windows of 33 samples: the last of a piece ends with it, and is cut in its middle.
+  EXPECT_EQ(CutWhereQuiet(loud, 10000), (Ends{9984, 19968, 25000}));
+  // A pause in reach of the first cut, and one that is not in the second's: 9400 + [9000, 10000).
+  std::fill(loud.begin() + 9350, loud.begin() + 9450, 0.0f);
+  std::fill(loud.begin() + 17000, loud.begin() + 18000, 0.0f);
+  const Ends ends = CutWhereQuiet(loud, 10000);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_GE(ends[0], 9350);
+  EXPECT_LE(ends[0], 9450);
+  EXPECT_EQ(ends[1], ends[0] + 9984);
+  EXPECT_EQ(CutWhereQuiet(std::span(loud).first(3), 1), (Ends{1, 2, 3}));
 }
 
 TEST(LogMel, OfSilenceIsItsFloor) {

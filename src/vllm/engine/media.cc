@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <random>
 
 #include "base/strings.h"
+#include "vllm/audio/cut.h"
 #include "vllm/audio/mel.h"
 #include "vllm/audio/sound.h"
 
@@ -26,6 +28,11 @@ uint64_t SecretPoint() {
   return ((uint64_t{entropy()} << 32) | entropy()) % kPrime;
 }
 
+// Of a piece.
+int64_t Samples(const Audio& audio) { return audio.frames() * audio::kHop; }
+
+base::Error Deaf(base::Code code) { return {code, "this model does not hear: send text alone"}; }
+
 }  // namespace
 
 // The values are a polynomial's coefficients, taken at two secret points: two polynomials of degree
@@ -41,29 +48,52 @@ std::string DigestOf(std::span<const float> values) {
 
 base::Result<std::string> AddSound(const Audio& audio, const text::Tokenizer* tokenizer,
                                    std::string_view file, int64_t max_tokens, Media& media) {
-  if (audio.mel_bins == 0 || tokenizer == nullptr) {
-    return base::Error{base::Code::kUnsupported, "this model does not hear: send text alone"};
-  }
+  if (audio.mel_bins == 0 || tokenizer == nullptr) return Deaf(base::Code::kUnsupported);
   // What cannot fit into the context is not decoded to its end.
-  const auto room = static_cast<double>(max_tokens / audio.rows + 1),
-             piece = static_cast<double>(audio.frames() * audio::kHop) / audio::kRate;
-  const base::Result<std::vector<float>> sound = audio::Decode(file, room * piece);
+  const auto room = static_cast<double>(max_tokens / audio.rows + 1);
+  const base::Result<std::vector<float>> sound =
+      audio::Decode(file, room * static_cast<double>(Samples(audio)) / audio::kRate);
   if (!sound) return sound.error();
   const std::vector<float> mel = audio::LogMel(*sound, audio.mel_bins, audio.frames());
   media.mel.insert(media.mel.end(), mel.begin(), mel.end());
   media.seconds += static_cast<double>(sound->size()) / audio::kRate;
+  return PlaceOf(audio, *tokenizer,
+                 static_cast<int64_t>(mel.size()) / (audio.frames() * audio.mel_bins));
+}
+
+base::Result<std::vector<SoundPiece>> CutSound(const Audio& audio, std::string_view file) {
+  if (audio.mel_bins == 0) return Deaf(base::Code::kUnsupported);
+  // A piece has at least nine tenths of what it may have.
+  const base::Result<std::vector<float>> sound = audio::Decode(
+      file,
+      std::floor(0.9 * static_cast<double>(kMostSoundPieces * Samples(audio)) / audio::kRate));
+  if (!sound) return sound.error();
+  std::vector<SoundPiece> pieces;
+  int64_t begin = 0;
+  for (const int64_t end : audio::CutWhereQuiet(*sound, Samples(audio))) {
+    SoundPiece& piece = pieces.emplace_back();
+    piece.media = std::make_shared<Media>();
+    piece.media->mel = audio::LogMel(
+        std::span(*sound).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+        audio.mel_bins, audio.frames());
+    piece.start = static_cast<double>(begin) / audio::kRate;
+    piece.end = static_cast<double>(end) / audio::kRate;
+    piece.media->seconds = piece.end - piece.start;
+    begin = end;
+  }
+  return pieces;
+}
+
+std::string PlaceOf(const Audio& audio, const text::Tokenizer& tokenizer, int64_t pieces) {
   std::string place(audio.before);
-  const auto pieces = static_cast<int64_t>(mel.size()) / (audio.frames() * audio.mel_bins);
-  for (int64_t i = 0; i < pieces * audio.rows; ++i) place += tokenizer->TokenText(audio.token);
+  for (int64_t i = 0; i < pieces * audio.rows; ++i) place += tokenizer.TokenText(audio.token);
   return place;
 }
 
 base::Status PrepareMedia(const Audio& audio, std::span<const int32_t> prompt, Media& media) {
   const int64_t piece = audio.frames() * audio.mel_bins,
                 values = static_cast<int64_t>(media.mel.size());
-  if (piece == 0) {
-    return base::Error{base::Code::kInvalidArgument, "this model does not hear: send text alone"};
-  }
+  if (piece == 0) return Deaf(base::Code::kInvalidArgument);
   if (values == 0 || values % piece != 0)
     return base::Error{base::Code::kInternal, "sound must come in whole pieces"};
   media.pieces = values / piece;

@@ -35,6 +35,19 @@ struct Media {
 base::Result<std::string> AddSound(const Audio& audio, const text::Tokenizer* tokenizer,
                                    std::string_view file, int64_t max_tokens, Media& media);
 
+// A part of a sound that the encoder takes at once, to be heard by a request of its own.
+struct SoundPiece {
+  std::shared_ptr<Media> media;
+  double start = 0, end = 0;  // seconds
+};
+inline constexpr int64_t kMostSoundPieces = 256;
+// A file of sound, taken apart in its quiet places (audio/cut.h); PlaceOf says what stands for each
+// in its prompt. Errors: as AddSound's; kMostSoundPieces bound it, and no context.
+base::Result<std::vector<SoundPiece>> CutSound(const Audio& audio, std::string_view file);
+
+// The text that stands for so many pieces of one sound. REQUIRES: the model hears.
+std::string PlaceOf(const Audio& audio, const text::Tokenizer& tokenizer, int64_t pieces);
+
 // Settles what belongs to the engine. Errors: kInvalidArgument where the prompt has more or fewer
 // places than the sound has rows.
 base::Status PrepareMedia(const Audio& audio, std::span<const int32_t> prompt, Media& media);

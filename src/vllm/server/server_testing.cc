@@ -142,6 +142,12 @@ void FakeModel::RefuseWith(base::Code code, std::string message) {
   refusal_ = base::Error{code, std::move(message)};
 }
 
+void FakeModel::FailAfter(int64_t tokens, std::string why) {
+  const std::lock_guard lock(mutex_);
+  fail_after_ = tokens;
+  failure_ = std::move(why);
+}
+
 // The log-probabilities of id i are -i / 100 everywhere, and "z" is always second.
 bool FakeModel::Next(Live& live, engine::Output& out) const {
   out.request = live.id;
@@ -159,6 +165,11 @@ bool FakeModel::Next(Live& live, engine::Output& out) const {
     if (out.extra == nullptr) out.extra = std::make_unique<engine::OutputExtra>();
     return *out.extra;
   };
+  if (live.given >= fail_after_) {
+    out.finish = engine::FinishReason::kError;
+    extra().error = failure_;
+    return true;
+  }
   if (live.request.kind == engine::Request::Kind::kEmbed) {
     // Texts that begin with "r" stand at a right angle to the others.
     const std::vector<int32_t>& prompt = live.request.prompt;

@@ -49,6 +49,8 @@ class FakeModel : public ServedModel {
   // Checks of requests last until it is false.
   void HoldChecks(bool hold);
   int checking() const;  // requests whose checks wait
+  // Each choice fails behind so many tokens, with this sentence.
+  void FailAfter(int64_t tokens, std::string why);
   void RefuseWith(base::Code code, std::string message);
 
  private:
@@ -73,6 +75,8 @@ class FakeModel : public ServedModel {
   bool stop_ = false, hold_ = false, hold_checks_ = false;
   int checking_ = 0;
   std::optional<base::Error> refusal_;
+  int64_t fail_after_ = INT64_MAX;
+  std::string failure_;
   std::thread thread_;
 };
 

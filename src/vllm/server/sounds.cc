@@ -32,6 +32,11 @@ std::string_view Text(const json::object& o, std::string_view key) {
   return v != nullptr && v->is_string() ? std::string_view(v->get_string()) : std::string_view();
 }
 
+ApiError Refusal(const base::Error& error) {
+  if (error.code == base::Code::kUnavailable) return {.status = 501, .message = error.message};
+  return FromError(error);
+}
+
 }  // namespace
 
 std::optional<std::string> DecodeBase64(std::string_view text) {
@@ -69,10 +74,16 @@ std::variant<std::string, ApiError> Sounds::Add(std::string_view file) {
   if (media_ == nullptr) media_ = std::make_shared<engine::Media>();
   base::Result<std::string> place =
       engine::AddSound(audio_, tokenizer_, file, max_tokens_, *media_);
-  if (place) return *std::move(place);
-  ApiError e = FromError(place.error());
-  if (place.error().code == base::Code::kUnavailable) e = {.status = 501, .message = e.message};
-  return e;
+  if (!place) return Refusal(place.error());
+  return *std::move(place);
+}
+
+std::variant<std::vector<engine::SoundPiece>, ApiError> Sounds::Cut(std::string_view file,
+                                                                    std::string& place) const {
+  base::Result<std::vector<engine::SoundPiece>> pieces = engine::CutSound(audio_, file);
+  if (!pieces) return Refusal(pieces.error());
+  place = engine::PlaceOf(audio_, *tokenizer_, 1);
+  return *std::move(pieces);
 }
 
 std::optional<ApiError> Sounds::Take(text::ChatInput& chat) {

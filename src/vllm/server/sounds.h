@@ -21,6 +21,9 @@ class Sounds {
 
   // The bytes of a file. Gives the text of its place in a prompt, in special tokens.
   std::variant<std::string, ApiError> Add(std::string_view file);
+  // The file taken apart, and the text of the place of each piece in a prompt of its own.
+  std::variant<std::vector<engine::SoundPiece>, ApiError> Cut(std::string_view file,
+                                                              std::string& place) const;
   // Takes the input_audio parts of a conversation; a mark in its texts stands for each, of which
   // chat.places tells the tokenizer.
   std::optional<ApiError> Take(text::ChatInput& chat);

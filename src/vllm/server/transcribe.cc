@@ -1,4 +1,5 @@
-// /v1/audio/transcriptions: a form with a file of sound in, its words out.
+// /v1/audio/transcriptions: a form with a file of sound in, its words out. Formats with times take
+// the sound apart and hear each piece for itself, as the model does not say when it heard what.
 #include <charconv>
 
 #include "base/strings.h"
@@ -8,17 +9,24 @@
 #include "vllm/server/multipart.h"
 #include "vllm/server/service.h"
 #include "vllm/server/sounds.h"
+#include "vllm/server/transcript.h"
 
 namespace vllm::server {
 namespace {
 
-enum class Format { kJson, kText };
+enum class Format { kJson, kText, kVerboseJson, kSrt, kVtt };
+
+constexpr std::pair<std::string_view, Format> kFormats[] = {{"json", Format::kJson},
+                                                            {"text", Format::kText},
+                                                            {"verbose_json", Format::kVerboseJson},
+                                                            {"srt", Format::kSrt},
+                                                            {"vtt", Format::kVtt}};
 
 struct TranscriptionRequest {
   std::string_view file;
   std::string model, language;
   Format format = Format::kJson;
-  bool stream = false;
+  bool stream = false, granularity = false;  // timestamp_granularities was there
   engine::SamplingParams sampling;
 };
 
@@ -26,6 +34,11 @@ ApiError Bad(std::string param, std::string message) {
   ApiError e;
   e.message = fmt::format("{} {}", param, message);
   e.param = std::move(param);
+  return e;
+}
+
+ApiError OfFile(ApiError e) {
+  e.param = "file";
   return e;
 }
 
@@ -56,14 +69,19 @@ std::optional<ApiError> ReadField(const FormField& field, TranscriptionRequest& 
   } else if (field.name == "prompt") {
     if (!value.empty()) return Bad("prompt", "is not taken: this model transcribes without one");
   } else if (field.name == "response_format") {
-    if (value == "text") r.format = Format::kText;
-    if (value == "verbose_json" || value == "srt" || value == "vtt" || value == "diarized_json")
-      return Bad("response_format", fmt::format("{} needs times of words, which this model does "
-                                                "not give: use json or text",
-                                                value));
-    if (value != "json" && value != "text")
-      return Bad("response_format",
-                 fmt::format("must be json or text, got '{}'", base::Printable(value)));
+    for (const auto& [name, format] : kFormats) {
+      if (value != name) continue;
+      r.format = format;
+      return {};
+    }
+    return Bad("response_format", fmt::format("must be json, text, verbose_json, srt or vtt, got "
+                                              "'{}'",
+                                              base::Printable(value)));
+  } else if (field.name == "timestamp_granularities[]" || field.name == "timestamp_granularities") {
+    if (value != "segment")
+      return Bad("timestamp_granularities",
+                 "must be segment: this model does not say when it heard a word");
+    r.granularity = true;
   } else if (field.name == "temperature") {
     return number(r.sampling.temperature, 0.0f, 2.0f);
   } else if (field.name == "top_p") {
@@ -83,58 +101,90 @@ std::optional<ApiError> ReadField(const FormField& field, TranscriptionRequest& 
 
 class TranscriptionSession : public Session {
  public:
+  // `segments`: with their times; a request each, whose prompts end in `tail`.
   TranscriptionSession(std::shared_ptr<Reply> reply, const TranscriptionRequest& r,
-                       const text::Tokenizer* tokenizer, const std::vector<int32_t>& prompt,
-                       double seconds)
+                       const text::Tokenizer* tokenizer, std::span<const int32_t> tail,
+                       std::vector<Segment> segments)
       : Session(std::move(reply)),
-        text_(tokenizer, r.sampling, std::span(prompt).last(std::min<size_t>(prompt.size(), 8))),
         format_(r.format),
         stream_(r.stream),
-        seconds_(seconds) {}
+        head_{.language = r.language,
+              .seconds = segments.back().end,
+              .temperature = r.sampling.temperature},
+        segments_(std::move(segments)),
+        open_(segments_.size()) {
+    for (size_t i = 0; i < segments_.size(); ++i) texts_.emplace_back(tokenizer, r.sampling, tail);
+  }
 
   void Begin() override {
     if (stream_) reply().StartEvents();
   }
-  bool Take(size_t, engine::Output& output) override {
-    if (output.finish == engine::FinishReason::kError) {
-      failed_ = true;
+  bool Take(size_t part, engine::Output& output) override {
+    using engine::FinishReason;
+    // Words that were cut off by time would pass for all of them.
+    if (output.finish == FinishReason::kError || output.finish == FinishReason::kAbort ||
+        output.finish == FinishReason::kTimeout) {
+      failure_ = output.extra != nullptr ? output.extra->error : "";
+      if (failure_.empty())
+        failure_ = output.finish == FinishReason::kError
+                       ? "the engine failed"
+                       : "the request was ended before all words were there";
       return false;
     }
-    if (output.token >= 0)
-      fresh_ += text_.Push(output.token, output.finish == engine::FinishReason::kStop).text;
-    if (output.finish == engine::FinishReason::kNone) return false;
-    over_ = true;
-    fresh_ += text_.Finish();
+    Segment& segment = segments_[part];
+    std::string fresh;
+    if (output.token >= 0) {
+      const bool end = output.finish == FinishReason::kStop;
+      fresh = texts_[part].Push(output.token, end).text;
+      if (!end) segment.tokens.push_back(output.token);
+      if (output.extra != nullptr) segment.logprobs += output.extra->logprobs.logprob;
+      ++segment.chosen;
+    }
+    if (output.finish != FinishReason::kNone) {
+      fresh += texts_[part].Finish();
+      --open_;
+    }
+    segment.text += fresh;
+    if (stream_) fresh_ += fresh;
     return false;
   }
   void Flush() override {
     if (ended) return;
-    if (failed_) return Fail();
-    whole_ += fresh_;
     if (stream_ && !fresh_.empty()) Event("delta", "delta", fresh_);
     fresh_.clear();
-    if (!over_) return;
+    if (!failure_.empty()) return Fail();
+    if (open_ > 0) return;
     ended = true;
     if (stream_) {
-      Event("done", "text", whole_);
+      Event("done", "text", JoinedText(segments_));
       return reply().EndEvents();
     }
-    if (format_ == Format::kText) return reply().Send(200, "text/plain; charset=utf-8", whole_);
+    switch (format_) {
+      case Format::kText:
+        return reply().Send(200, "text/plain; charset=utf-8", JoinedText(segments_));
+      case Format::kSrt:
+        return reply().Send(200, "application/x-subrip; charset=utf-8", SubRip(segments_));
+      case Format::kVtt:
+        return reply().Send(200, "text/vtt; charset=utf-8", WebVtt(segments_));
+      case Format::kVerboseJson:
+        return reply().Json(VerboseJson(head_, segments_));
+      case Format::kJson:
+        break;
+    }
     std::string out = R"({"text":)";
-    AppendJsonString(whole_, out);
-    out += R"(,"usage":{"type":"duration","seconds":)";
-    AppendFloat(static_cast<float>(seconds_), out);
-    reply().Json(std::move(out += "}}"));
+    AppendJsonString(JoinedText(segments_), out);
+    AppendDuration(head_.seconds, out);
+    reply().Json(std::move(out += '}'));
   }
 
  private:
   // A client that reads events is told in one.
   void Fail() {
-    if (!stream_) return FailWith("");
+    if (!stream_) return FailWith(failure_);
     ended = true;
     ApiError error;
     error.status = 500;
-    error.message = "the engine failed";
+    error.message = failure_;
     reply().exchange().Event(ErrorBody(error));
     reply().EndEvents();
   }
@@ -144,11 +194,13 @@ class TranscriptionSession : public Session {
     reply().exchange().Event(out += '}');
   }
 
-  engine::OutputText text_;
   Format format_;
-  bool stream_, over_ = false, failed_ = false;
-  double seconds_;
-  std::string fresh_, whole_;
+  bool stream_;
+  TranscriptHead head_;
+  std::vector<Segment> segments_;
+  std::vector<engine::OutputText> texts_;  // of each segment
+  size_t open_;
+  std::string fresh_, failure_;
 };
 
 }  // namespace
@@ -167,37 +219,58 @@ void Service::Transcribe(const std::shared_ptr<Reply>& reply) {
   }
   if (!has_file) return reply->Error(Bad("file", "is missing"));
   if (const std::optional<ApiError> e = WrongModel(r.model)) return reply->Error(*e);
+  const bool timed = r.format != Format::kJson && r.format != Format::kText;
+  if (timed && r.stream)
+    return reply->Error(Bad("stream", "goes with response_format json or text alone"));
+  if (r.granularity && r.format != Format::kVerboseJson)
+    return reply->Error(Bad("timestamp_granularities", "needs response_format verbose_json"));
   const engine::Audio& audio = model_->audio();
   Sounds sounds(audio, model_->tokenizer(), model_->max_model_len());
-  const std::variant<std::string, ApiError> place = sounds.Add(r.file);
-  if (const auto* e = std::get_if<ApiError>(&place)) {
-    ApiError about = *e;
-    about.param = "file";
-    return reply->Error(about);
+  std::string place;
+  std::vector<std::shared_ptr<engine::Media>> heard;
+  std::vector<Segment> segments;
+  if (timed) {
+    r.sampling.logprobs = 0;
+    auto pieces = sounds.Cut(r.file, place);
+    if (const auto* e = std::get_if<ApiError>(&pieces)) return reply->Error(OfFile(*e));
+    for (engine::SoundPiece& piece : std::get<0>(pieces)) {
+      segments.push_back({.start = piece.start, .end = piece.end});
+      heard.push_back(std::move(piece.media));
+    }
+  } else {
+    auto added = sounds.Add(r.file);
+    if (const auto* e = std::get_if<ApiError>(&added)) return reply->Error(OfFile(*e));
+    place = std::get<std::string>(std::move(added));
+    segments.push_back({.end = sounds.media()->seconds});
+    heard.push_back(sounds.media());
   }
   // Whatever is put together here is ours: the language was checked.
   std::string prompt;
   if (const auto bos = model_->tokenizer()->bos_id()) prompt = model_->tokenizer()->TokenText(*bos);
-  prompt += fmt::format(fmt::runtime(audio.transcription), std::get<std::string>(place),
+  prompt += fmt::format(fmt::runtime(audio.transcription), place,
                         r.language.empty() ? "" : "lang:" + r.language);
-  base::Result<std::vector<int32_t>> ids = model_->EncodePrompt(prompt, true);
+  const base::Result<std::vector<int32_t>> ids = model_->EncodePrompt(prompt, true);
   if (!ids) return reply->Error(FromError(ids.error()));
   const int64_t room = model_->max_model_len() - static_cast<int64_t>(ids->size());
   if (room < 1) {
     ApiError e =
-        Bad("file", fmt::format("has {:.1f} seconds, which take {} tokens, but the context "
+        Bad("file", fmt::format("has {:.1f} seconds{}, which take {} tokens, but the context "
                                 "holds {}: send it in pieces",
-                                sounds.media()->seconds, ids->size(), model_->max_model_len()));
+                                heard[0]->seconds, heard.size() > 1 ? " in its first piece" : "",
+                                ids->size(), model_->max_model_len()));
     e.code = "context_length_exceeded";
     return reply->Error(e);
   }
   if (r.sampling.max_tokens == 0 || r.sampling.max_tokens > room) r.sampling.max_tokens = room;
-  std::vector<engine::Request> requests(1);
-  requests[0].sampling = r.sampling;
-  requests[0].media = sounds.media();
-  auto session = std::make_shared<TranscriptionSession>(reply, r, model_->tokenizer(), *ids,
-                                                        sounds.media()->seconds);
-  requests[0].prompt = *std::move(ids);
+  std::vector<engine::Request> requests(heard.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = *ids;
+    requests[i].sampling = r.sampling;
+    requests[i].media = std::move(heard[i]);
+  }
+  auto session = std::make_shared<TranscriptionSession>(
+      reply, r, model_->tokenizer(), std::span(*ids).last(std::min<size_t>(ids->size(), 8)),
+      std::move(segments));
   Submit(session, std::move(requests), "file");
 }
 
