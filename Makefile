@@ -25,10 +25,11 @@ export PROMPT MODEL
 .DEFAULT_GOAL := run
 
 # All but the answer goes to standard error, so that the answer can be piped.
-# The same build folder serves `make test`: going back and forth compiles nothing twice.
+# The same build folder serves `make test`: going back and forth compiles nothing twice. (A .ci/run that was killed leaves it
+# for another device.)
 run:
 	@bash tools/setup.sh run
-	@[ -f build/build.ninja ] || cmake --preset cpu >&2
+	@grep -qs 'VLLM_DEFAULT_DEVICE:STRING=cpu$$' build/CMakeCache.txt && [ -f build/build.ninja ] || cmake --preset cpu >&2
 	@cmake --build build --target apps -j $(JOBS) >&2
 	@model=$$MODEL; [ -n "$$model" ] || model=$$(bash tools/fetch_model.sh smollm2); \
 	if [ -n "$$PROMPT" ]; then \
