@@ -299,13 +299,17 @@ void AddRecurrent(std::vector<OpCase>& cases) {
   add("h2of4.d64x32", {.k_heads = 2, .v_heads = 4, .k_dim = 64, .v_dim = 32, .log_a = false}, 4,
       true);
   add("h1of2.d128", {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 128}, 4);
+  add("h2of4.d128.tiled", {.k_heads = 2, .v_heads = 4, .k_dim = 128, .v_dim = 128, .tiled = true},
+      4);
+  add("h2.d128x64", {.k_heads = 2, .v_heads = 2, .k_dim = 128, .v_dim = 64}, 3, true);
+  add("h1of2.d128x192", {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 192}, 2);
   add("h1of2.d20x36.odd", {.k_heads = 1, .v_heads = 2, .k_dim = 20, .v_dim = 36}, 4);
   add("h1.d3x5.odd", {.k_heads = 1, .v_heads = 1, .k_dim = 3, .v_dim = 5}, 2);
   // Pieces of whole chunks of 64 tokens, of more and of less, beside others and after them; and
   // many chunks, over which errors would grow.
   const auto add_long = [&](const std::string& name, DeltaAttrs a, std::vector<OpStep> steps) {
     OpCase c = DeltaCase("gated_delta.long." + name, a, 4, std::move(steps));
-    c.tolerance = 1e-4;  // over more than a thousand tokens 16 bits drift further apart
+    c.tolerance = 2e-4;  // over more than a thousand tokens 16 bits drift further apart
     Add(cases, std::move(c));
   };
   add_long("h2of4.d64x40.tiled",

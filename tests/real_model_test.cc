@@ -19,6 +19,7 @@
 
 #include "base/json.h"
 #include "base/os/file.h"
+#include "tests/cards.h"
 #include "vllm/engine/llm.h"
 
 namespace vllm {
@@ -29,6 +30,7 @@ struct RealModel {
   std::string file;     // in the cache folder
   std::string goldens;  // in tests/goldens/models/real
   double max_kl;        // mean, nats: what quantised activations may cost with this model's weights
+  std::string device = "cpu";
 };
 
 std::string CachePath(const std::string& file) {
@@ -89,6 +91,7 @@ class RealModelTest : public ::testing::TestWithParam<RealModel> {
     engine::LoadOptions options;
     options.model = CachePath(GetParam().file);
     options.threads = 2;
+    options.device = GetParam().device;
     options.module_folders = {std::string(VLLM_BINARY_DIR) + "/examples"};
     return options;
   }
@@ -255,11 +258,25 @@ TEST_P(RealModelTest, LengthsAroundTheWindowGiveFiniteLogProbabilities) {
   check(1020, 1029);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RealModelTest,
-                         ::testing::Values(RealModel{"SmolLM2", "SmolLM2-135M-Instruct.Q4_1.gguf",
-                                                     "smollm2-135m-instruct-q4_1.json", 0.01},
-                                           RealModel{"Gemma3", "gemma-3-270m-q4_k_m.gguf",
-                                                     "gemma-3-270m-q4_k_m.json", 0.02}),
+// The same on every card of this machine. SmolLM2Bf16 is the first with its weights expanded:
+// `vllm-quantize --allow-requantize --type BF16`, beside it in the cache folder.
+std::vector<RealModel> RealModels() {
+  const std::vector<RealModel> models = {
+      {"SmolLM2", "SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-135m-instruct-q4_1.json", 0.01},
+      {"SmolLM2Bf16", "SmolLM2-135M-Instruct.BF16.gguf", "smollm2-135m-instruct-q4_1.json", 0.005},
+      {"Gemma3", "gemma-3-270m-q4_k_m.gguf", "gemma-3-270m-q4_k_m.json", 0.02}};
+  std::vector<RealModel> all = models;
+  for (const std::string& card : testing::Cards()) {
+    for (RealModel model : models) {
+      model.name += "_" + card.substr(0, card.find(':')) + card.substr(card.find(':') + 1);
+      model.device = card;
+      all.push_back(std::move(model));
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RealModelTest, ::testing::ValuesIn(RealModels()),
                          [](const auto& param) { return param.param.name; });
 
 }  // namespace

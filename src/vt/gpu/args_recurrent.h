@@ -63,10 +63,12 @@ inline constexpr unsigned DeltaChunkShared(int bytes) {
   return static_cast<unsigned>(kDeltaChunkColumns * bytes * DeltaSplits(bytes) * split);
 }
 
-// With the filter and SiLU before, the norm and the gate behind. A block has a key head and all
-// heads that read it.
-inline constexpr int kDeltaNetThreads = 512, kDeltaNetColumns = 16, kDeltaNetMostWidth = 4;
-inline constexpr int kDeltaNetDim = 128;  // k_dim
+// With the filter and SiLU before, the norm and the gate behind. A block has columns of a head; a
+// thread has a channel of its query and one of its key: k_dim is kDeltaNetThreads.
+inline constexpr int kDeltaNetThreads = 128, kDeltaNetColumns = 8, kDeltaNetMostWidth = 4;
+inline constexpr int DeltaNetColumns(int wave) {  // of a block
+  return kDeltaNetThreads / wave * kDeltaNetColumns;
+}
 struct DeltaNetArgs {
   DeltaArgs delta;
   const float* w = nullptr;  // of the filter, [channels][width]
@@ -74,6 +76,10 @@ struct DeltaNetArgs {
   Rows z;                       // a row a head
   const float* norm = nullptr;  // [v_dim]
   float norm_eps = 0, norm_offset = 0;
+  // [tokens][v_heads]: a head's columns, and a sum of squares for each kDeltaNetColumns of them.
+  float* work = nullptr;
+  int32_t head_floats = 0;
+  int32_t* counters = nullptr;  // [requests][k_heads], zero between launches
 };
 
 }  // namespace vt::gpu

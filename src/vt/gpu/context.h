@@ -175,8 +175,7 @@ bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
 // Once a step, before its first node: what attention and the sampler share (work lists, counters).
 void CompileStepBegin(const Context& c);  // attention_steps.cc
 // Counters that are zero between launches, by which the last block of some tells that it is.
-inline constexpr int64_t kBlockCounters = 512;
-bool CountsBlocks(const ir::Graph& g);
+int64_t BlockCounterCount(const ir::Graph& g, const ir::Bucket& b);
 int32_t* BlockCounters(const Context& c);  // attention_steps.cc
 
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d);

@@ -127,15 +127,14 @@ struct Net {
   const ir::ConvAttrs& conv;
   const ir::DeltaAttrs& delta;
   const ir::NormAttrs& norm;
-  int64_t heads() const { return delta.v_heads / delta.k_heads; }
-  int64_t own() const { return 2 * delta.k_dim + heads() * delta.v_dim; }
-  int64_t waves() const { return heads() * (delta.v_dim / kDeltaNetColumns); }
 };
 Net NetOf(const ir::Node& n) {
   const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
   return {parts[0].as<ir::ConvAttrs>(), parts[2].as<ir::DeltaAttrs>(),
           parts[3].as<ir::NormAttrs>()};
 }
+
+int64_t NetFloats(const ir::DeltaAttrs& d) { return d.v_dim + d.v_dim / kDeltaNetColumns; }
 
 void CompileNet(const Context& c, ir::NodeId id) {
   const ir::Node& n = c.node(id);
@@ -155,11 +154,15 @@ void CompileNet(const Context& c, ir::NodeId id) {
   a.norm = c.Vector(n.inputs[11]);
   a.norm_eps = net.norm.eps;
   a.norm_offset = net.norm.weight_offset;
-  c.Emit(id, "delta_net_d128", c.value(n.outputs[0]).dtype,
-         {.grid_x = static_cast<unsigned>(net.delta.k_heads),
+  a.work = reinterpret_cast<float*>(c.workspace() + c.parts().linear);
+  a.head_floats = static_cast<int32_t>(NetFloats(net.delta));
+  a.counters = BlockCounters(c);
+  const int columns = DeltaNetColumns(c.device.properties.wave);
+  c.Emit(id, "delta_net", c.value(n.outputs[0]).dtype,
+         {.grid_x = static_cast<unsigned>(net.delta.v_heads * net.delta.v_dim / columns),
           .grid_y = static_cast<unsigned>(c.bucket().requests),
-          .threads = static_cast<unsigned>(net.waves() * c.device.properties.wave),
-          .shared_bytes = static_cast<unsigned>((net.own() + net.heads() * net.delta.v_dim) * 4),
+          .threads = kDeltaNetThreads,
+          .shared_bytes = static_cast<unsigned>((2 * kDeltaNetThreads + columns + 1) * 4),
           .early = true},
          a);
 }
@@ -180,16 +183,14 @@ bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
     case Op::kGatedDelta:
       return same({0, 1, 2}) && n.attrs.as<ir::DeltaAttrs>().k_dim <= kDeltaMostDim;
     default: {
-      // One block a key head fills few units: worth it where a launch counts.
       const Net net = NetOf(n);
       const auto& parts = n.attrs.as<ir::FusedAttrs>().parts;
       const bool silu = parts[1].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu &&
                         parts[4].as<ir::UnaryAttrs>().fn == ir::Activation::kSilu;
-      const int64_t threads = net.waves() * d.properties.wave;
       return same({0, 6, 7, 10}) && silu && b.tokens <= b.requests * 4 &&
-             net.delta.k_dim == kDeltaNetDim && net.delta.v_dim % kDeltaNetColumns == 0 &&
-             net.conv.width <= kDeltaNetMostWidth && net.own() <= threads &&
-             threads <= kDeltaNetThreads && net.conv.state_floats() % 4 == 0;
+             net.delta.k_dim == kDeltaNetThreads &&
+             net.delta.v_dim % DeltaNetColumns(d.properties.wave) == 0 &&
+             net.conv.width <= kDeltaNetMostWidth && net.conv.state_floats() % 4 == 0;
     }
   }
 }
@@ -197,6 +198,10 @@ bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
 int64_t RecurrentWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts&) {
   int64_t most = 0;
   for (const ir::Node& n : g.nodes) {
+    if (n.op == Op::kGatedDeltaNet) {
+      const ir::DeltaAttrs& d = NetOf(n).delta;
+      most = std::max(most, b.tokens * d.v_heads * NetFloats(d) * 4);
+    }
     if (n.op != Op::kGatedDelta) continue;
     const auto& d = n.attrs.as<ir::DeltaAttrs>();
     if (!HasChunks(d, b)) continue;

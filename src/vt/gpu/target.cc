@@ -98,10 +98,16 @@ int64_t RoundUp(int64_t n) { return (n + 255) / 256 * 256; }
 
 }  // namespace
 
-bool CountsBlocks(const ir::Graph& g) {
-  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const ir::Node& n) {
-    return n.op == Op::kNormRouter || n.op == Op::kNormRouterGate;
-  });
+int64_t BlockCounterCount(const ir::Graph& g, const ir::Bucket& b) {
+  int64_t most = 0;
+  for (const ir::Node& n : g.nodes) {
+    if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate) most = std::max(most, b.tokens);
+    if (n.op == Op::kGatedDeltaNet) {
+      const auto& delta = n.attrs.as<ir::FusedAttrs>().parts[2].as<ir::DeltaAttrs>();
+      most = std::max(most, b.requests * delta.k_heads);
+    }
+  }
+  return most;
 }
 
 Workspace WorkspaceOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
@@ -246,7 +252,8 @@ base::Result<std::vector<Launch>> CompilePlan(const ir::Plan& plan, const Bindin
   std::vector<Launch> launches;
   base::Status status;
   const Context c = {plan, bindings, layout, facts, constants, launches, status, rope_tables};
-  if (HasAttention(plan.graph) || CountsBlocks(plan.graph)) CompileStepBegin(c);
+  if (HasAttention(plan.graph) || BlockCounterCount(plan.graph, plan.bucket) > 0)
+    CompileStepBegin(c);
   for (size_t n = 0; n < plan.graph.nodes.size() && status; ++n)
     CompileNode(c, static_cast<ir::NodeId>(n));
   if (!status) return status.error();

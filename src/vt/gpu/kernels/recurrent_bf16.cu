@@ -10,8 +10,8 @@ GPU_KERNEL(gated_delta_d128_bf16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
 GPU_KERNEL(gated_delta_d256_bf16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
   vt::gpu::DeltaRows<gpu::bf16, 256>(args);
 }
-GPU_KERNEL(delta_net_d128_bf16, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
-  vt::gpu::DeltaNet<gpu::bf16, 128>(args);
+GPU_KERNEL(delta_net_bf16, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
+  vt::gpu::DeltaNet<gpu::bf16>(args).Run();
 }
 GPU_KERNEL(delta_begin_bf16, vt::gpu::DeltaChunkArgs, vt::gpu::kDeltaChunkThreads) {
   vt::gpu::DeltaBeginOf<gpu::bf16>(args);

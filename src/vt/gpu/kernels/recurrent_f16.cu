@@ -10,8 +10,8 @@ GPU_KERNEL(gated_delta_d128_f16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
 GPU_KERNEL(gated_delta_d256_f16, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
   vt::gpu::DeltaRows<gpu::f16, 256>(args);
 }
-GPU_KERNEL(delta_net_d128_f16, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
-  vt::gpu::DeltaNet<gpu::f16, 128>(args);
+GPU_KERNEL(delta_net_f16, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
+  vt::gpu::DeltaNet<gpu::f16>(args).Run();
 }
 GPU_KERNEL(delta_begin_f16, vt::gpu::DeltaChunkArgs, vt::gpu::kDeltaChunkThreads) {
   vt::gpu::DeltaBeginOf<gpu::f16>(args);

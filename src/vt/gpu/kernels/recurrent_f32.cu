@@ -10,8 +10,8 @@ GPU_KERNEL(gated_delta_d128_f32, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
 GPU_KERNEL(gated_delta_d256_f32, vt::gpu::DeltaArgs, vt::gpu::kDeltaThreads) {
   vt::gpu::DeltaRows<float, 256>(args);
 }
-GPU_KERNEL(delta_net_d128_f32, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
-  vt::gpu::DeltaNet<float, 128>(args);
+GPU_KERNEL(delta_net_f32, vt::gpu::DeltaNetArgs, vt::gpu::kDeltaNetThreads) {
+  vt::gpu::DeltaNet<float>(args).Run();
 }
 GPU_KERNEL(delta_begin_f32, vt::gpu::DeltaChunkArgs, vt::gpu::kDeltaChunkThreads) {
   vt::gpu::DeltaBeginOf<float>(args);
