@@ -60,7 +60,8 @@ TEST_P(Code, FitsTheCard) {
     EXPECT_LE(k.sgpr_spills, 3 * k.wave);
     // Attention of f32, which is for checking, indexes its sums: code of a plain product is long,
     // and there is one copy of it.
-    const bool attention = Fits(k.name, "attention_decode*") || Fits(k.name, "attention_latent*");
+    const bool attention = Fits(k.name, "attention_decode*") || Fits(k.name, "attention_latent*") ||
+                           Fits(k.name, "attention_wide*");
     const bool indexes = attention && k.name.ends_with("_f32");
     if (!indexes) EXPECT_EQ(k.private_bytes, 0) << "scratch memory: an array that is indexed";
     EXPECT_LE(k.shared_bytes, 64 << 10);

@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "vt/gpu/args_latent.h"
+#include "vt/gpu/args_wide.h"
 #include "vt/gpu/context.h"
 
 namespace vt::gpu {
@@ -45,6 +46,9 @@ int PaddedDim(int64_t head_dim, ir::DType t) {
   }
   return 0;
 }
+
+// Heads of which there is a kernel for all tokens (args_wide.h).
+bool IsWide(const ir::AttentionAttrs& a) { return !a.latent() && a.head_dim > 256; }
 
 // How the decode kernel runs on this device.
 struct DecodeShape {
@@ -96,8 +100,8 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
   const auto group = static_cast<uint64_t>(a.heads / a.kv_heads);
   const int64_t most_tokens = group > kMostRows ? 8 : 32;  // many have work for matrix cores
   // Compiled for AMD's cards it takes more registers than a lane has.
-  if (t == ir::DType::kF32 || a.latent() || a.head_dim % 8 != 0 || b.tokens > most_tokens ||
-      d.properties.arch.starts_with("gfx"))
+  if (t == ir::DType::kF32 || a.latent() || IsWide(a) || a.head_dim % 8 != 0 ||
+      b.tokens > most_tokens || d.properties.arch.starts_with("gfx"))
     return s;
   // A head a block where that still leaves multiprocessors without work.
   const bool few = b.tokens * a.heads <= 2 * d.properties.units;
@@ -136,6 +140,44 @@ LatentShape LatentShapeOf(const ir::AttentionAttrs& a, ir::DType t, const Device
   return s;
 }
 
+// How the kernel of wide heads runs: with `most` row tiles a block, or with as many as fit.
+struct WideShape {
+  int row_tiles = 0;  // 0: it does not run
+  bool one_buffer = false;
+  int64_t shared_bytes = 0;
+  int blocks_per_unit = 1;
+};
+WideShape WideShapeOf(const ir::AttentionAttrs& a, ir::DType t, int most, const DeviceFacts& d) {
+  WideShape s;
+  if (a.head_dim > kWideDim) return s;
+  const bool amd = d.properties.arch.starts_with("gfx");
+  const int size = ir::Info(t).bytes;
+  for (int tiles = std::min(most, WideMostTiles(size, !amd)); tiles > 0; --tiles) {
+    for (const bool one_buffer : {amd, true}) {
+      const int64_t bytes = WideBytes(size, tiles, one_buffer);
+      if (bytes > d.properties.shared_bytes) continue;
+      s.row_tiles = tiles;
+      s.one_buffer = one_buffer;
+      s.shared_bytes = bytes;
+      s.blocks_per_unit =
+          static_cast<int>(std::clamp<int64_t>(UnitSharedBytes(d) / (bytes + 1024), 1, 2));
+      return s;
+    }
+  }
+  return s;
+}
+
+// Heads that share keys share a tile of queries, so that it is over few tokens and few of its keys
+// are masked; more than 8 gain nothing.
+int64_t TileHeads(const ir::AttentionAttrs& a) {
+  const int64_t group = a.heads / a.kv_heads;
+  int64_t heads = 1;
+  for (int64_t h = 1; h <= std::min<int64_t>(group, 8); ++h) {
+    if (group % h == 0) heads = h;
+  }
+  return heads;
+}
+
 // How the prefill kernel runs. In f32, which is for checking, there is none: the decode kernel
 // takes all tokens, as it does on devices where the prefill kernel does not fit.
 struct PrefillShape {
@@ -144,17 +186,22 @@ struct PrefillShape {
   bool one_stage = false;
   int64_t shared_bytes = 0;
   int64_t tile_heads = 1, tile_tokens = 0;
+  int row_tiles = 0;  // of wide heads
 };
 PrefillShape PrefillShapeOf(const ir::AttentionAttrs& a, ir::DType t, const DeviceFacts& d) {
   PrefillShape s;
   if (t == ir::DType::kF32) return s;
-  s.dim = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
-  // Heads that share keys share a tile, so that it is over few tokens and few of its keys are
-  // masked; more than 8 gain nothing.
-  const int64_t group = a.heads / a.kv_heads;
-  for (int64_t h = 1; h <= std::min<int64_t>(group, 8); ++h) {
-    if (group % h == 0) s.tile_heads = h;
+  s.tile_heads = TileHeads(a);
+  if (IsWide(a)) {
+    const WideShape wide = WideShapeOf(a, t, INT32_MAX, d);
+    s.waves = wide.row_tiles * kWideParts;
+    s.one_stage = wide.one_buffer;
+    s.shared_bytes = wide.shared_bytes;
+    s.row_tiles = wide.row_tiles;
+    s.tile_tokens = wide.row_tiles * 16 / s.tile_heads;
+    return s;
   }
+  s.dim = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
   for (const int waves : {4, 2}) {
     for (const int stages : {2, 1}) {
       const int64_t bytes = PrefillBytes(s.dim, ir::Info(t).bytes, waves, stages, LaneRows(d));
@@ -192,6 +239,12 @@ Reads ReadsOf(const ir::Node& n) {
   return r;
 }
 
+bool FitsDevice(const ir::AttentionAttrs& a, ir::DType t, const DeviceFacts& d) {
+  if (a.latent()) return LatentShapeOf(a, t, d).dim > 0;
+  return IsWide(a) ? WideShapeOf(a, t, 1, d).row_tiles > 0
+                   : DecodeShapeOf(a.head_dim, t, true, d).waves > 0;
+}
+
 // FirstKey's.
 int32_t WindowOf(const ir::AttentionAttrs& a) {
   const auto window = static_cast<int32_t>(std::min<int64_t>(a.window, INT32_MAX));
@@ -227,7 +280,7 @@ struct Places {
   std::vector<ListPlace> lists;
   int64_t partial_sums = 0, partial_stats = 0, counters = 0;  // offsets
   int64_t counter_count = 0;
-  int64_t block_counters = 0;  // which of them are the first of kBlockCounters
+  int64_t block_counters = 0;  // which of them is BlockCounters' first
   int64_t bytes = 0;
 };
 
@@ -236,15 +289,20 @@ int64_t MostTiles(const ir::Bucket& b, int64_t tile_tokens) {
   return b.tokens / tile_tokens + std::min(b.requests, b.tokens / 2);
 }
 
+unsigned PrefillGrid(const ir::Bucket& b, const ir::AttentionAttrs& a, const PrefillShape& s) {
+  return static_cast<unsigned>(MostTiles(b, s.tile_tokens) * a.heads / s.tile_heads);
+}
+
 ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, const DeviceFacts& d) {
   const ir::AttentionAttrs& a = AttrsOf(n);
   const Reads reads = ReadsOf(n);
   const ir::DType type = g.value(reads.q).dtype;
   const RowShape few = RowShapeOf(a, type, b, d);
+  const bool wide = IsWide(a);
   const int blocks_per_unit = few.lanes > 0 ? 1
-                              : a.latent()
-                                  ? LatentShapeOf(a, type, d).blocks_per_unit
-                                  : DecodeShapeOf(a.head_dim, type, true, d).blocks_per_unit;
+                              : a.latent()  ? LatentShapeOf(a, type, d).blocks_per_unit
+                              : wide        ? WideShapeOf(a, type, 1, d).blocks_per_unit
+                                     : DecodeShapeOf(a.head_dim, type, true, d).blocks_per_unit;
   // Where there are as many requests as tokens, each has one.
   const PrefillShape prefill =
       b.tokens > b.requests && !a.latent() ? PrefillShapeOf(a, type, d) : PrefillShape{};
@@ -258,8 +316,12 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
           .causal = a.causal,
           .lanes = lanes,
           .tile_tokens = prefill.tile_tokens,
-          .lane_step = few.lanes > 0 ? few.tiles : 4,
-          .least_tiles = few.lanes > 0 ? 2 * few.tiles : 4,
+          .lane_step = few.lanes > 0 ? few.tiles
+                       : wide        ? 1
+                                     : 4,
+          .least_tiles = few.lanes > 0 ? 2 * few.tiles
+                         : wide        ? 2
+                                       : 4,
           .counters = lanes * columns};
 }
 
@@ -290,7 +352,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     p.lists.push_back(list);
   }
   p.block_counters = p.counter_count;
-  if (CountsBlocks(g)) p.counter_count += kBlockCounters;
+  p.counter_count += BlockCounterCount(g, b);
   p.partial_sums = take(values * 4);
   p.partial_stats = take(2 * rows * 4);
   p.counters = take(p.counter_count * 4);
@@ -377,10 +439,13 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const Reads reads = ReadsOf(n);
   const ir::DType type = c.value(reads.q).dtype;
   const bool aligned = c.Aligned(reads.q);
-  const DecodeShape shape =
-      attrs.latent() ? DecodeShape{} : DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
+  const bool is_wide = IsWide(attrs);
+  const DecodeShape shape = attrs.latent() || is_wide
+                                ? DecodeShape{}
+                                : DecodeShapeOf(attrs.head_dim, type, aligned, c.device);
   const LatentShape latent = attrs.latent() ? LatentShapeOf(attrs, type, c.device) : LatentShape{};
-  if (shape.waves == 0 && latent.dim == 0)
+  const WideShape wide = is_wide ? WideShapeOf(attrs, type, 1, c.device) : WideShape{};
+  if (shape.waves == 0 && latent.dim == 0 && wide.row_tiles == 0)
     return c.Fail(id, "needs more shared memory than the device has");
   const auto group = static_cast<size_t>(c.value(reads.state).group);
   const int64_t blocks =
@@ -434,6 +499,23 @@ void CompileRead(const Context& c, ir::NodeId id) {
     c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
     return;
   }
+  if (is_wide) {
+    a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
+    const auto emit = [&](bool by_tiles, int row_tiles, bool one_buffer, int64_t shared_bytes) {
+      a.one_buffer = one_buffer ? 1 : 0;
+      config.threads = static_cast<unsigned>(row_tiles * kWideParts * c.device.properties.wave);
+      config.shared_bytes = static_cast<unsigned>(shared_bytes);
+      const AttentionWideArgs w = {a, by_tiles ? 1 : 0,
+                                   WideHeldBytes(ir::Info(type).bytes, row_tiles, one_buffer)};
+      c.Emit(id, fmt::format("attention_wide{}", convert), type, config, w);
+    };
+    emit(false, wide.row_tiles, wide.one_buffer, wide.shared_bytes);
+    if (list->tile_tokens == 0) return;
+    const PrefillShape prefill = PrefillShapeOf(attrs, type, c.device);
+    a.tile_heads = static_cast<int32_t>(prefill.tile_heads);
+    config.grid_x = PrefillGrid(c.bucket(), attrs, prefill);
+    return emit(true, prefill.row_tiles, prefill.one_stage, prefill.shared_bytes);
+  }
   if (few.lanes > 0) {
     a.aligned = aligned ? 1 : 0;
     config.threads = kRowThreads;
@@ -459,8 +541,7 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
   a.tile_heads = static_cast<int32_t>(prefill.tile_heads);
   a.one_stage = prefill.one_stage ? 1 : 0;
-  config.grid_x = static_cast<unsigned>(MostTiles(c.bucket(), list->tile_tokens) * attrs.heads /
-                                        prefill.tile_heads);
+  config.grid_x = PrefillGrid(c.bucket(), attrs, prefill);
   config.threads = static_cast<unsigned>(prefill.waves * c.device.properties.wave);
   config.shared_bytes = static_cast<unsigned>(prefill.shared_bytes);
   c.Emit(id, fmt::format("attention_prefill{}_d{}", convert, prefill.dim), type, config, a);
@@ -560,7 +641,7 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
   };
   const auto cache_fits = [&](ir::ValueId state) {
     const ir::StateGroup& s = group_of(state);
-    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 8 == 0 && (s.latent || s.head_dim <= 256);
+    return KvTypeOf(s.dtype) >= 0 && s.head_dim % 8 == 0 && (s.latent || s.head_dim <= kWideDim);
   };
   switch (n.op) {
     case ir::Op::kKvWrite:
@@ -569,9 +650,7 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
       const ir::AttentionAttrs& a = AttrsOf(n);
       return cache_fits(n.inputs[1]) && a.heads % a.kv_heads == 0 &&
              g.value(n.outputs[0]).dtype == g.value(n.inputs[0]).dtype &&
-             (a.latent()
-                  ? LatentShapeOf(a, g.value(n.inputs[0]).dtype, d).dim
-                  : DecodeShapeOf(a.head_dim, g.value(n.inputs[0]).dtype, true, d).waves) > 0;
+             FitsDevice(a, g.value(n.inputs[0]).dtype, d);
     }
     case ir::Op::kRopeAttention:
     case ir::Op::kNormRopeAttention: {

@@ -299,6 +299,23 @@ std::vector<Case> Cases() {
           .shared_bytes = 64 << 10},
          {100, 7});
   decode({.name = "dim256_little_memory", .dim = 256, .shared_bytes = 64 << 10}, {300, 7});
+  for (const int64_t dim : {264, 320, 512}) {
+    decode({.name = fmt::format("wide{}", dim), .dim = dim}, lengths(3, 200));
+    decode({.name = fmt::format("wide{}_f32", dim),
+            .type = DType::kF32,
+            .cache = DType::kF32,
+            .dim = dim,
+            .shared_bytes = 64 << 10},
+           {100, 7});
+  }
+  decode({.name = "wide_many_parts", .heads = 8, .kv_heads = 1, .dim = 512, .units = 24}, {900});
+  decode({.name = "wide_group17", .heads = 34, .dim = 512, .block = 48, .units = 12}, {90, 200, 1});
+  decode({.name = "wide_little_memory", .dim = 512, .window = 64, .shared_bytes = 64 << 10},
+         {300, 7});
+  for (const DType cache : {DType::kF32, DType::kF16, DType::kF8_E4M3}) {
+    decode({.name = fmt::format("wide_cache_{}", ir::Name(cache)), .cache = cache, .dim = 512},
+           lengths(3, 200));
+  }
   decode({.name = "softcap", .softcap = 1.5f, .units = 16}, lengths(4, 900));
   decode({.name = "window_without_causal", .window = 9, .causal = false}, {20, 40});
 
@@ -315,6 +332,22 @@ std::vector<Case> Cases() {
   for (const int64_t dim : {16, 80, 96, 128, 256}) {
     step({.name = fmt::format("mixed_dim{}", dim), .dim = dim}, {100, 133, 90}, {70, 3, 1});
   }
+  for (const int64_t group : {1, 2, 3, 4, 8, 17}) {
+    step({.name = fmt::format("mixed_wide_group{}", group), .heads = 2 * group, .dim = 512},
+         {100, 133, 90}, {70, 3, 1});
+  }
+  step({.name = "mixed_wide_little_memory", .heads = 16, .dim = 512, .shared_bytes = 64 << 10},
+       {100, 60, 90}, {37, 3, 1});
+  step({.name = "mixed_wide_some_memory", .heads = 8, .dim = 512, .shared_bytes = 99 << 10},
+       {100, 60, 90}, {37, 3, 1});
+  step({.name = "mixed_wide_window", .dim = 512, .window = 40}, {200, 133, 90, 470},
+       {5, 33, 1, 130});
+  step({.name = "mixed_wide_softcap_all_seen", .dim = 512, .softcap = 2, .causal = false},
+       {200, 133, 90}, {5, 33, 1});
+  step({.name = "mixed_wide_f16_of_bf16", .type = DType::kF16, .dim = 320, .block = 32},
+       {100, 133, 90}, {70, 3, 1});
+  step({.name = "mixed_wide_f32", .type = DType::kF32, .cache = DType::kBF16, .dim = 512}, {60, 33},
+       {21, 3});
   for (const int64_t group : {1, 3, 7, 17}) {
     step({.name = fmt::format("mixed_group{}", group), .heads = 2 * group, .dim = 32},
          {100, 133, 90}, {70, 3, 1});
@@ -530,6 +563,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WriteCase{
                         .name = "part_interleaved", .dim = 96, .rotary = 24, .interleaved = true},
                     WriteCase{.name = "wide", .dim = 256, .rotary = 256, .offset = 1},
+                    WriteCase{.name = "widest", .dim = 512, .rotary = 128},
                     WriteCase{.name = "magnitude", .dim = 128, .rotary = 128, .magnitude = 1.3f},
                     WriteCase{.name = "narrow", .dim = 16, .rotary = 16},
                     WriteCase{.name = "rows_apart", .extra = 48},

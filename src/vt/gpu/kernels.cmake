@@ -8,6 +8,7 @@ set(gpu_kernel_files
   attention_prefill_f16.cu
   attention_row_bf16.cu
   attention_row_f16.cu
+  attention_wide.cu
   attention_write.cu
   choice.cu
   choice_logprobs.cu

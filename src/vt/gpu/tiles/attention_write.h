@@ -101,7 +101,7 @@ GPU_FN void KvWrite(const KvWriteArgs& a) {
   }
   const bool aligned = a.aligned != 0;
 
-  constexpr int kMost = 256 / 4 / ::gpu::kWave;  // fours of a lane
+  constexpr int kMost = 512 / 4 / ::gpu::kWave;  // fours of a lane
   float x[kMost][4];
   float squares = 0;
 #pragma unroll
