@@ -1,5 +1,6 @@
-// The first line of the input is a text, the rest a tokenizer.json: load, encode the text, decode
-// the ids.
+// The first line of the input is a text, the rest a tokenizer.json, or a tekken.json where it has a
+// "config" and no "model": load, encode the text, decode the ids.
+#include <boost/json/object.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (line == std::string_view::npos || line > 4096) return 0;
   const auto json = base::ParseJson(input.substr(line + 1));
   if (!json) return 0;
-  const auto tokenizer = vllm::text::Tokenizer::FromJson(*json);
+  const boost::json::object* file = json->if_object();
+  const bool tekken = file != nullptr && file->contains("config") && !file->contains("model");
+  const auto tokenizer =
+      tekken ? vllm::text::Tokenizer::FromTekken(*json) : vllm::text::Tokenizer::FromJson(*json);
   if (!tokenizer) return 0;
   const auto ids = (*tokenizer)->Encode(input.substr(0, line));
   if (!ids) return 0;

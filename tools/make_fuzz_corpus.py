@@ -1,4 +1,5 @@
 """Writes the fuzzers' starting corpus: small valid inputs of every kind. usage: make_fuzz_corpus.py OUT  (fuzz/corpus)"""
+import base64
 import json
 import os
 import struct
@@ -69,6 +70,9 @@ WORDPIECE = {**TOKENIZER, "normalizer": {"type": "BertNormalizer", "clean_text":
              "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
              "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
                        "vocab": {"[UNK]": 0, "a": 1, "##b": 2, "c": 3}}}
+TEKKEN = {"config": {"pattern": "\\p{L}+| ?[^\\s\\p{L}]+|\\s+(?!\\S)|\\s+", "default_vocab_size": 263, "default_num_special_tokens": 5},
+          "vocab": [{"rank": i, "token_bytes": base64.b64encode(b).decode()} for i, b in enumerate([bytes([i]) for i in range(256)] + [b"ab", b"abc"])],
+          "special_tokens": [{"rank": i, "token_str": t} for i, t in enumerate(["<unk>", "<s>", "</s>", "[INST]"])]}
 TEMPLATES = [
     "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
@@ -116,7 +120,7 @@ put("gguf", "qwen35moe", gguf("qwen35moe", [u32(f"qwen35moe.{k}", v) for k, v in
     "ssm.group_count": 1, "ssm.time_step_rank": 2, "ssm.inner_size": 4, "full_attention_interval": 2}.items()],
     [("blk.0.ffn_gate_up_exps.weight", [8, 8, 2], 0, 512), ("blk.0.ffn_down_exps.weight", [4, 8, 2], 0, 256), ("blk.0.ssm_a", [2], 0, 8),
      ("blk.1.attn_q.weight", [8, 16], 0, 512), ("blk.0.ssm_ba.weight", [8, 4], 0, 128), ("blk.0.ffn_gate_inp_shexp.weight", [8], 0, 32)]))
-for name, value in {"bpe": TOKENIZER, "unigram": UNIGRAM, "wordpiece": WORDPIECE}.items():
-    put("tokenizer", name, "<s>ab abc \u00e9\n" + json.dumps(value, ensure_ascii=False))
+for name, value in {"bpe": TOKENIZER, "unigram": UNIGRAM, "wordpiece": WORDPIECE, "tekken": TEKKEN}.items():
+    put("tokenizer", name, "<s>ab abc \u00e9\n" + json.dumps(value, ensure_ascii=False, separators=(",", ":") if name == "tekken" else None))
 for i, template in enumerate(TEMPLATES):
     put("template", f"t{i}", template)

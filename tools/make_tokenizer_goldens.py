@@ -2,6 +2,7 @@
 """Makes tests/goldens/text: tokenizers with inputs and the ids that the `tokenizers` package and llama.cpp give.
 
   make_tokenizer_goldens.py OUT --tokenizers DIR --cases DIR --vocabs DIR
+  make_tokenizer_goldens.py OUT --tekken            # needs mistral-common
   make_tokenizer_goldens.py OUT --gguf FILE...      # only dump vocabularies, for trying things out
 
 DIR of --tokenizers: <name>/tokenizer.json.xz. --cases: R2.json, R3.json, ... --vocabs: ggml-vocab-*.gguf with .inp and
@@ -324,6 +325,58 @@ def make_vocabs(out, folder):
         pack_vocab(base, f'{out}/{f[len("ggml-vocab-"):-len(".gguf.inp")]}.vocab.gz', cases)
 
 
+# ---------------------------------------------------------------- tekken.json
+
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+          r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+          r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def make_tekken(out):
+    """A small file as Mistral's are, and what mistral-common makes of it."""
+    import base64
+    import tempfile
+    from mistral_common.tokens.tokenizers.tekken import SpecialTokenPolicy, Tekkenizer
+    from tiktoken._educational import bpe_train
+    strings = random_strings(600, SEED + 7)
+    ranks = bpe_train(' '.join(WORDS * 3) + '\n'.join(random_strings(60, SEED + 8)), 600, TEKKEN, visualise=None)
+    tokens = [b for b, _ in sorted(ranks.items(), key=lambda x: x[1])]
+    # Ways that meet in one token, tokens that no two others make, one whose parts come later, and bytes that are no text.
+    for more in ['aa', 'aaa', 'aaaa', 'xyzzy', ' xyzzy!', 'qzqzqz', 'qzq', 'qz', '[INST]']:
+        if more.encode() not in ranks:
+            tokens.append(more.encode())
+    tokens += [b'\xe4\xbd', b'\xbd\xa0', b'\xff\xfe']
+    tokens = list(dict.fromkeys(tokens))
+    def text(b):
+        try:
+            return b.decode()
+        except UnicodeDecodeError:
+            return None
+    names = ['<unk>', '<s>', '</s>', '[INST]', '[/INST]', '<pad>', '[AUDIO]', '[BEGIN_AUDIO]', 'a']
+    count = 16
+    file = {'config': {'pattern': TEKKEN, 'num_vocab_tokens': len(tokens) + 2, 'default_vocab_size': len(tokens) + count,
+                       'default_num_special_tokens': count, 'version': 'v13'},
+            'vocab': [{'rank': i, 'token_bytes': base64.b64encode(b).decode(), 'token_str': text(b)}
+                      for i, b in enumerate(tokens + [b'cut off', b'as well'])],
+            'special_tokens': [{'rank': i, 'token_str': n, 'is_control': n != 'a'} for i, n in enumerate(names)]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'tekken.json')
+        with open(path, 'w') as f:
+            json.dump(file, f)
+        t = Tekkenizer.from_file(path)
+    cases = []
+    for s in strings + ['', 'xyzzy', ' xyzzy!', 'xyzzyx', 'a' * 40, 'qzqzqzqzqz', '[INST]x[/INST]', '<s></s>', 'aaaab你好你']:
+        ids = t.encode(s, bos=False, eos=False)
+        cases.append({'text': s, 'ids': ids})
+        assert t.decode(ids) == s
+    rng = random.Random(SEED)
+    decoded = []
+    for _ in range(200):
+        ids = [rng.randrange(t.n_words) for _ in range(rng.randint(1, 12))]
+        decoded.append({'ids': ids, 'decoded': t.decode(ids, special_token_policy=SpecialTokenPolicy.KEEP)})
+    write_gz(f'{out}/tekken.json.gz', dump({'tokenizer': file, 'cases': cases, 'ids': decoded}))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('out')
@@ -332,6 +385,7 @@ def main():
     p.add_argument('--vocabs')
     p.add_argument('--only', help='of the tokenizers, just this one')
     p.add_argument('--small', action='store_true')
+    p.add_argument('--tekken', action='store_true')
     p.add_argument('--gguf', nargs='*', default=[])
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
@@ -350,6 +404,8 @@ def main():
             f.write(dump(cases))
     if a.vocabs:
         make_vocabs(a.out, a.vocabs)
+    if a.tekken:
+        make_tekken(a.out)
     for path in a.gguf:
         pack_vocab(path, f'{a.out}/{os.path.basename(path)}.vocab.gz', [])
 

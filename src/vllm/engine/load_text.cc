@@ -1,5 +1,5 @@
-// Tokenizer and chat template of a model: from tokenizer.json and tokenizer_config.json, or from
-// GGUF metadata.
+// Tokenizer and chat template of a model: from tokenizer.json (or tekken.json) and
+// tokenizer_config.json, or from GGUF metadata.
 #include <filesystem>
 
 #include "base/json.h"
@@ -88,7 +88,7 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
 
 base::Result<TextParts> FromFolder(const std::string& folder, const Templates& templates) {
   std::unique_ptr<text::Tokenizer> tokenizer;
-  if (base::os::FileExists(folder + "/tokenizer.json")) {
+  if (text::Tokenizer::InDirectory(folder)) {
     base::Result<std::unique_ptr<text::Tokenizer>> t = text::Tokenizer::FromDirectory(folder);
     if (!t) return t.error();
     tokenizer = *std::move(t);
@@ -198,8 +198,8 @@ base::Result<TextParts> LoadText(const std::string& path, const std::string& tem
                                  std::string_view own_template) {
   const Templates templates = {template_file, own_template};
   const bool folder = base::os::IsDirectory(path);
-  if (folder && (base::os::FileExists(path + "/tokenizer.json") ||
-                 base::os::FileExists(path + "/config.json"))) {
+  if (folder &&
+      (text::Tokenizer::InDirectory(path) || base::os::FileExists(path + "/config.json"))) {
     return FromFolder(path, templates);
   }
   if (base::EndsWith(path, ".json")) {

@@ -209,7 +209,7 @@ bool Complete(const Choice& choice) {
   bool config = false, tokenizer = false;
   for (const std::string& file : choice.files) {
     config |= file == "config.json";
-    tokenizer |= file == "tokenizer.json" || EndsWith(file, ".model") ||
+    tokenizer |= file == "tokenizer.json" || file == "tekken.json" || EndsWith(file, ".model") ||
                  StartsWith(file, "vocab.") || EndsWith(file, ".tiktoken");
   }
   return config && tokenizer;

@@ -1,5 +1,7 @@
 #include "vllm/text/bpe.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "vllm/text/bpe_merge.h"
 #include "vllm/text/unicode.h"
@@ -40,12 +42,13 @@ base::Result<std::unique_ptr<BpeModel>> BpeModel::Create(const BpeSpec& spec) {
   m->byte_fallback_ = spec.byte_fallback;
   m->ignore_merges_ = spec.ignore_merges;
   m->whole_newlines_ = spec.whole_newlines;
+  m->by_id_ = spec.by_id;
   m->unk_id_ = spec.unk_id;
   m->prefix_ = spec.prefix;
   m->suffix_ = spec.suffix;
   m->vocab_size_ = spec.vocab->size();
   const bool affixed = !spec.prefix.empty() || !spec.suffix.empty();
-  if (spec.ignore_merges || spec.whole_newlines || affixed) {
+  if (spec.ignore_merges || spec.whole_newlines || spec.by_id || affixed) {
     m->words_ = std::make_unique<Vocab>();
     std::string bytes;
     for (int32_t id = 0; id < spec.vocab->size(); ++id) {
@@ -56,6 +59,7 @@ base::Result<std::unique_ptr<BpeModel>> BpeModel::Create(const BpeSpec& spec) {
         continue;
       }
       if (auto s = m->words_->Add(bytes, id); !s.ok()) return s.error();
+      m->longest_ = std::max(m->longest_, static_cast<uint32_t>(bytes.size()));
     }
   }
   m->LoadCharacters(spec);
@@ -91,7 +95,8 @@ void BpeModel::LoadCharacters(const BpeSpec& spec) {
     } else {
       continue;
     }
-    byte_ids_[b] = vocab.Find(name);
+    // A special token of tiktoken's may be called like a byte.
+    byte_ids_[b] = by_id_ ? words_->Find(std::string(1, static_cast<char>(b))) : vocab.Find(name);
   }
   if (byte_level_) return;
   for (int32_t id = 0; id < vocab.size(); ++id) {
@@ -244,14 +249,24 @@ base::Status BpeModel::EncodeWord(std::string_view text, Span word, Scratch* scr
     }
   }
   if (auto s = Split(text, word, &scratch->symbols); !s.ok()) return s;
-  MergeSymbols(&scratch->symbols, &scratch->heap,
-               [this](const Symbol& a, const Symbol& b, uint32_t* rank, int32_t* result) {
-                 const uint64_t* found = merges_.Find(PairKey(a.id, b.id));
-                 if (found == nullptr) return false;
-                 *rank = static_cast<uint32_t>(*found >> 32);
-                 *result = static_cast<int32_t>(*found & 0xFFFFFFFFu);
-                 return true;
-               });
+  if (by_id_) {
+    MergeSymbols(&scratch->symbols, &scratch->heap,
+                 [&](const Symbol& a, const Symbol& b, uint32_t* rank, int32_t* result) {
+                   if (b.end - a.begin > longest_) return false;
+                   *result = words_->Find(text.substr(a.begin, b.end - a.begin));
+                   *rank = static_cast<uint32_t>(*result);
+                   return *result >= 0;
+                 });
+  } else {
+    MergeSymbols(&scratch->symbols, &scratch->heap,
+                 [this](const Symbol& a, const Symbol& b, uint32_t* rank, int32_t* result) {
+                   const uint64_t* found = merges_.Find(PairKey(a.id, b.id));
+                   if (found == nullptr) return false;
+                   *rank = static_cast<uint32_t>(*found >> 32);
+                   *result = static_cast<int32_t>(*found & 0xFFFFFFFFu);
+                   return true;
+                 });
+  }
   for (const Symbol& s : scratch->symbols) {
     if (s.id < vocab_size_) {
       scratch->ids.push_back(s.id);

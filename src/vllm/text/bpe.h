@@ -23,8 +23,10 @@ struct BpeSpec {
   std::vector<std::pair<std::string_view, std::string_view>> merges;  // the first has rank 0
   bool byte_level =
       false;  // the text is raw bytes; the vocabulary writes them as GPT-2's stand-ins
-  bool byte_fallback = false;   // characters without a token become <0x..> tokens
-  bool fuse_unk = false;        // neighbouring unknown characters give one unknown token
+  bool byte_fallback = false;  // characters without a token become <0x..> tokens
+  bool fuse_unk = false;       // neighbouring unknown characters give one unknown token
+  bool by_id = false;  // instead of merges: neighbours whose joined text is a token, the lowest id
+                       // first (tiktoken)
   bool ignore_merges = false;   // a word that is a token is that token, whatever the merges say
   bool lenient = false;         // GGUF: merges may name texts that are no tokens
   bool cut_safely = false;      // words may be whole texts: see SafeCuts
@@ -65,7 +67,8 @@ class BpeModel : public Model {
   FlatMap merges_;                        // left << 32 | right -> rank << 32 | result
   std::unique_ptr<Vocab>
       words_;  // ignore_merges: in the text's own form; also for affixed characters
-  bool ignore_merges_ = false, whole_newlines_ = false;
+  bool ignore_merges_ = false, whole_newlines_ = false, by_id_ = false;
+  uint32_t longest_ = 0;  // bytes of a token, for by_id
   std::unique_ptr<SafeCuts> cuts_;
 };
 

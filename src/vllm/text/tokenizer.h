@@ -1,5 +1,5 @@
-// Text to token ids and back, for every tokenizer.json and GGUF vocabulary that published models
-// use.
+// Text to token ids and back, for every tokenizer.json, tekken.json and GGUF vocabulary that
+// published models use.
 //
 // Text goes through: cutting out added tokens -> normalizer -> pre-tokenizer -> model (BPE,
 // Unigram, WordPiece) -> template (BOS and the like). Ids go back through the decoder chain.
@@ -57,8 +57,13 @@ class Tokenizer {
   // `json`: a parsed tokenizer.json. Errors: kCorrupt or kUnsupported, naming the field.
   static base::Result<std::unique_ptr<Tokenizer>> FromJson(const boost::json::value& json,
                                                            const TokenizerOptions& options = {});
-  // A directory with tokenizer.json and perhaps tokenizer_config.json, special_tokens_map.json.
-  // Errors name the file.
+  // `json`: a parsed tekken.json, as Mistral's models bring it. Its special tokens are all control
+  // tokens.
+  static base::Result<std::unique_ptr<Tokenizer>> FromTekken(const boost::json::value& json,
+                                                             const TokenizerOptions& options = {});
+  // A directory with tokenizer.json, else tekken.json, and perhaps tokenizer_config.json,
+  // special_tokens_map.json. Errors name the file.
+  static bool InDirectory(const std::string& path);  // has it one of both?
   static base::Result<std::unique_ptr<Tokenizer>> FromDirectory(const std::string& path);
   // A GGUF file's metadata. Errors name the `tokenizer.ggml.*` key.
   static base::Result<std::unique_ptr<Tokenizer>> FromGguf(const GgufVocab& vocab);

@@ -103,6 +103,41 @@ TEST(TokenizerReports, GiveTheIdsOfTheReports) {
   }
 }
 
+TEST(Tekken, GivesTheIdsAndTextsOfMistralsOwnReader) {
+  const auto golden = ReadJsonGz(kDir + "tekken.json.gz");
+  ASSERT_TRUE(golden.is_object());
+  const auto t = Tokenizer::FromTekken(golden.at("tokenizer"));
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  int wrong = 0;
+  ASSERT_GE(golden.at("cases").as_array().size(), 600u);
+  for (const auto& c : golden.at("cases").as_array()) {
+    const std::string text(c.at("text").as_string());
+    const auto want = Ids(c.at("ids"));
+    const auto got = (*t)->Encode(text, {.add_special_tokens = false, .parse_special = false});
+    ASSERT_TRUE(got.ok()) << got.error().message;
+    if (*got != want && ++wrong <= 5) {
+      EXPECT_EQ(*got, want) << boost::json::serialize(c.at("text"));
+    }
+    EXPECT_EQ((*t)->Decode(want), text);
+    EXPECT_EQ(Stream(**t, want, true), text);
+  }
+  EXPECT_EQ(wrong, 0);
+  for (const auto& c : golden.at("ids").as_array()) {
+    EXPECT_EQ((*t)->Decode(Ids(c.at("ids")), false), c.at("decoded").as_string());
+    EXPECT_EQ(Stream(**t, Ids(c.at("ids")), false), c.at("decoded").as_string());
+  }
+  const int32_t size = (*t)->vocab_size();
+  EXPECT_EQ((*t)->bos_id(), 1);
+  EXPECT_EQ((*t)->eos_id(), 2);
+  EXPECT_EQ((*t)->pad_id(), 5);
+  EXPECT_EQ((*t)->unk_id(), 0);
+  EXPECT_EQ((*t)->TokenText(15), "<SPECIAL_15>");
+  EXPECT_EQ((*t)->TokenId("[/INST]"), 4);
+  EXPECT_FALSE((*t)->HasToken(size));
+  // A prompt's control tokens; 16 special ones stand in front of the bytes.
+  EXPECT_EQ(*(*t)->Encode("[INST]!"), (std::vector<int32_t>{1, 3, 16 + '!'}));
+}
+
 TEST(SmallTokenizers, GiveTheIdsAndTextsOfTheReference) {
   const auto golden = ReadJsonGz(kDir + "small.json.gz");
   ASSERT_TRUE(golden.is_array());

@@ -385,45 +385,6 @@ base::Status Loader::Load(const json::object& root) {
   return {};
 }
 
-base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* p) {
-  struct Named {
-    const std::string* text;
-    std::optional<int32_t>* id;
-    const char* name;
-  };
-  for (const Named& n : {Named{&options.bos_token, &p->bos, "bos_token"},
-                         Named{&options.eos_token, &p->eos, "eos_token"},
-                         Named{&options.pad_token, &p->pad, "pad_token"},
-                         Named{&options.unk_token, &p->unk, "unk_token"}}) {
-    if (n.text->empty()) continue;
-    if (const int32_t id = p->vocab.Find(*n.text); id >= 0) *n.id = id;
-  }
-  if (!p->bos && !p->prefix.empty()) p->bos = p->prefix[0];
-  if (options.add_bos_token && *options.add_bos_token && !p->bos) {
-    return Corrupt("add_bos_token is true, but bos_token is no token of the vocabulary");
-  }
-  if (options.add_eos_token && *options.add_eos_token && !p->eos) {
-    return Corrupt("add_eos_token is true, but eos_token is no token of the vocabulary");
-  }
-  const bool has_bos = p->bos && !p->prefix.empty() && p->prefix[0] == *p->bos;
-  const bool has_eos = p->eos && !p->suffix.empty() && p->suffix.back() == *p->eos;
-  if (options.add_bos_token && *options.add_bos_token != has_bos) {
-    if (has_bos) {
-      p->prefix.erase(p->prefix.begin());
-    } else {
-      p->prefix.insert(p->prefix.begin(), *p->bos);
-    }
-  }
-  if (options.add_eos_token && *options.add_eos_token != has_eos) {
-    if (has_eos) {
-      p->suffix.pop_back();
-    } else {
-      p->suffix.push_back(*p->eos);
-    }
-  }
-  return {};
-}
-
 // "bos_token": "<s>" or {"content": "<s>", ...} or null.
 base::Result<std::string> TokenField(const json::object& o, const char* key) {
   const json::value* v = o.if_contains(key);
@@ -465,6 +426,45 @@ base::Status ReadConfig(const std::string& path, TokenizerOptions* options) {
 
 }  // namespace
 
+base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* p) {
+  struct Named {
+    const std::string* text;
+    std::optional<int32_t>* id;
+    const char* name;
+  };
+  for (const Named& n : {Named{&options.bos_token, &p->bos, "bos_token"},
+                         Named{&options.eos_token, &p->eos, "eos_token"},
+                         Named{&options.pad_token, &p->pad, "pad_token"},
+                         Named{&options.unk_token, &p->unk, "unk_token"}}) {
+    if (n.text->empty()) continue;
+    if (const int32_t id = p->vocab.Find(*n.text); id >= 0) *n.id = id;
+  }
+  if (!p->bos && !p->prefix.empty()) p->bos = p->prefix[0];
+  if (options.add_bos_token && *options.add_bos_token && !p->bos) {
+    return Corrupt("add_bos_token is true, but bos_token is no token of the vocabulary");
+  }
+  if (options.add_eos_token && *options.add_eos_token && !p->eos) {
+    return Corrupt("add_eos_token is true, but eos_token is no token of the vocabulary");
+  }
+  const bool has_bos = p->bos && !p->prefix.empty() && p->prefix[0] == *p->bos;
+  const bool has_eos = p->eos && !p->suffix.empty() && p->suffix.back() == *p->eos;
+  if (options.add_bos_token && *options.add_bos_token != has_bos) {
+    if (has_bos) {
+      p->prefix.erase(p->prefix.begin());
+    } else {
+      p->prefix.insert(p->prefix.begin(), *p->bos);
+    }
+  }
+  if (options.add_eos_token && *options.add_eos_token != has_eos) {
+    if (has_eos) {
+      p->suffix.pop_back();
+    } else {
+      p->suffix.push_back(*p->eos);
+    }
+  }
+  return {};
+}
+
 base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const json::value& value,
                                                              const TokenizerOptions& options) {
   auto root = AsObject(value, "the file");
@@ -476,15 +476,32 @@ base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const json::value& 
   return TokenizerParts::Wrap(std::move(parts));
 }
 
+namespace {
+
+// The file of a tokenizer in a directory; empty: there is none. Models that have both files mean
+// the same by them.
+std::string FileIn(const std::string& path) {
+  std::error_code ec;
+  for (const char* name : {"tokenizer.json", "tekken.json"}) {
+    std::string file = (std::filesystem::path(path) / name).string();
+    if (std::filesystem::is_regular_file(file, ec)) return file;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Tokenizer::InDirectory(const std::string& path) { return !FileIn(path).empty(); }
+
 base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromDirectory(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ec;
-  const std::string file = (fs::path(path) / "tokenizer.json").string();
-  if (!fs::is_regular_file(file, ec)) {
-    return base::Error{
-        base::Code::kNotFound,
-        fmt::format("{}: there is no tokenizer.json in this directory; get it with the model",
-                    path)};
+  const std::string file = FileIn(path);
+  if (file.empty()) {
+    return base::Error{base::Code::kNotFound,
+                       fmt::format("{}: there is no tokenizer.json or tekken.json in this "
+                                   "directory; get it with the model",
+                                   path)};
   }
   TokenizerOptions options;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -496,7 +513,8 @@ base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromDirectory(const std::str
   limits.max_bytes = kMaxFileBytes;
   auto value = base::ParseJsonFile(file, limits);
   if (!value.ok()) return value.error();
-  auto tokenizer = FromJson(*value, options);
+  auto tokenizer = fs::path(file).filename() == "tekken.json" ? FromTekken(*value, options)
+                                                              : FromJson(*value, options);
   if (!tokenizer.ok()) return tokenizer.error().In(file);
   return tokenizer;
 }

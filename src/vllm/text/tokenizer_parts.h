@@ -76,4 +76,7 @@ struct TokenizerParts {
                           std::vector<int32_t>* out) const;
 };
 
+// Settles BOS and the like where a configuration says more than the tokenizer's own file.
+base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* parts);
+
 }  // namespace vllm::text

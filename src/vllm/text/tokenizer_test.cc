@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/json.h"
@@ -193,6 +198,108 @@ TEST(Unicode, SortsLongRunsOfMarksQuickly) {
   const std::string nfc = Normalized(NormalForm::kNfc, text);
   EXPECT_EQ(nfc.substr(0, 4),
             "\u00e1\u0316");  // the accent composes across the marks of the other class
+}
+
+// The bytes, "he" and "hello" (which no merges lead to), behind five special tokens.
+boost::json::object Tekken() {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  boost::json::array vocab, specials;
+  const auto add = [&](const std::string& base64) {
+    vocab.push_back({{"rank", static_cast<int64_t>(vocab.size())},
+                     {"token_bytes", base64},
+                     {"token_str", nullptr}});
+  };
+  for (unsigned b = 0; b < 256; ++b) add(std::string{kDigits[b >> 2], kDigits[b << 4 & 63]} + "==");
+  add("aGU=");
+  add("aGVsbG8=");
+  for (const char* name : {"<unk>", "<s>", "</s>", "[INST]"})
+    specials.push_back({{"rank", static_cast<int64_t>(specials.size())},
+                        {"token_str", name},
+                        {"is_control", true}});
+  return {{"config",
+           {{"pattern", R"(\w+|\s+)"},
+            {"default_vocab_size", 263},
+            {"default_num_special_tokens", 5},
+            {"version", "v11"}}},
+          {"vocab", vocab},
+          {"special_tokens", specials}};
+}
+
+TEST(Tekken, MergesTheLowestRankAndKeepsWholeWords) {
+  const auto t = Tokenizer::FromTekken(Tekken());
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  const int32_t he = 5 + 256, hello = he + 1, l = 5 + 'l';
+  EXPECT_EQ(*(*t)->Encode("hello"), (std::vector<int32_t>{1, hello}));
+  EXPECT_EQ(*(*t)->Encode("hell"), (std::vector<int32_t>{1, he, l, l}));
+  EXPECT_EQ(*(*t)->Encode("hello1"), (std::vector<int32_t>{1, he, l, l, 5 + 'o', 5 + '1'}));
+  EXPECT_EQ((*t)->TokenText(4), "<SPECIAL_4>");
+  EXPECT_EQ((*t)->Decode(std::vector<int32_t>{1, hello, 3}), "hello");
+  const auto without = Tokenizer::FromTekken(Tekken(), {.add_bos_token = false});
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(*(*without)->Encode("hello"), std::vector<int32_t>{hello});
+}
+
+TEST(Tekken, IsReadFromAFolderWithoutTokenizerJson) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "tekken";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  EXPECT_FALSE(Tokenizer::InDirectory(folder));
+  EXPECT_NE(Tokenizer::FromDirectory(folder).error().message.find("or tekken.json"),
+            std::string::npos);
+  std::ofstream(folder / "tekken.json") << boost::json::serialize(Tekken());
+  EXPECT_TRUE(Tokenizer::InDirectory(folder));
+  const auto t = Tokenizer::FromDirectory(folder);
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  EXPECT_EQ((*t)->vocab_size(), 263);
+  std::ofstream(folder / "tokenizer.json") << Tiny();
+  EXPECT_EQ((*Tokenizer::FromDirectory(folder))->vocab_size(), 10);
+  fs::remove_all(folder);
+}
+
+TEST(Tekken, RefusesMalformedFilesInASentence) {
+  using boost::json::object;
+  using boost::json::value;
+  const auto why = [](const auto& change) {
+    object file = Tekken();
+    change(file);
+    const auto t = Tokenizer::FromTekken(file);
+    return t.ok() ? std::string("it was taken") : t.error().message;
+  };
+  const auto config = [&](const char* key, const value& v) {
+    return why([&](object& f) { f["config"].as_object()[key] = v; });
+  };
+  const auto rank = [&](size_t i, const char* key, const value& v) {
+    return why([&](object& f) { f["vocab"].as_array()[i].as_object()[key] = v; });
+  };
+  const auto special = [&](const char* key, const value& v) {
+    return why([&](object& f) { f["special_tokens"].as_array()[2].as_object()[key] = v; });
+  };
+  EXPECT_FALSE(Tokenizer::FromTekken(value("x")).ok());
+  EXPECT_NE(why([](object& f) { f.erase("config"); }).find("config"), std::string::npos);
+  EXPECT_NE(why([](object& f) { f.erase("vocab"); }).find("vocab"), std::string::npos);
+  // Without special tokens the first twenty of old files are meant, and five are too few for them.
+  EXPECT_NE(why([](object& f) { f.erase("special_tokens"); }).find("20 special_tokens"),
+            std::string::npos);
+  EXPECT_NE(config("pattern", nullptr).find("pattern"), std::string::npos);
+  EXPECT_NE(config("pattern", "(").find("config.pattern"), std::string::npos);
+  EXPECT_NE(config("default_vocab_size", 264).find("256 to the 258"), std::string::npos);
+  EXPECT_NE(config("default_vocab_size", 260).find("256 to the 258"), std::string::npos);
+  for (const value& bad : {value(-1), value(1e18), value("x"), value(nullptr)}) {
+    EXPECT_NE(config("default_vocab_size", bad).find("config"), std::string::npos);
+    EXPECT_NE(config("default_num_special_tokens", bad).find("config"), std::string::npos);
+  }
+  EXPECT_NE(rank(3, "rank", 4).find("vocab[3]"), std::string::npos);
+  EXPECT_NE(rank(3, "token_bytes", "BQ==").find("bytes in order"), std::string::npos);
+  for (const char* bad : {"", "=", "a===", "ab=c", "aGU", "a-U="})
+    EXPECT_NE(rank(256, "token_bytes", bad).find("vocab[256]: token_bytes"), std::string::npos)
+        << bad;
+  EXPECT_NE(rank(257, "token_bytes", "aGU=").find("bytes of vocab[256]"), std::string::npos);
+  EXPECT_NE(special("rank", 7).find("special_tokens[2]"), std::string::npos);
+  EXPECT_NE(special("token_str", "").find("special_tokens[2]"), std::string::npos);
+  EXPECT_NE(special("token_str", "<s>").find("twice"), std::string::npos);
+  EXPECT_NE(special("token_str", "</x>").find("</s>"), std::string::npos);
 }
 
 }  // namespace
