@@ -289,6 +289,23 @@ void AddAttention(std::vector<OpCase>& cases) {
     cases.push_back(AttentionCase(fmt::format("attention.sinks.h{}.d{}", a.heads, a.head_dim), a,
                                   kv, ServingSteps()));
   }
+  // Heads of more than 256 values, as Gemma 4's layers without a window have.
+  const std::vector<OpStep> few = {
+      {{5, 18, 1}, 2, 1}, {{1, 1, 7}}, {{30, 0, 3}, 1}, {{1, 1, 1}, 1}};
+  for (AttentionAttrs a :
+       {AttentionAttrs{.heads = 2, .kv_heads = 1, .head_dim = 512},
+        {.heads = 8, .kv_heads = 2, .head_dim = 512, .window = 12},
+        {.heads = 8, .kv_heads = 1, .head_dim = 512},
+        {.heads = 2, .kv_heads = 2, .head_dim = 320, .window = 7, .chunked = true},
+        {.heads = 4, .kv_heads = 2, .head_dim = 512, .softcap = 0.5f, .sinks = true},
+        {.heads = 4, .kv_heads = 1, .head_dim = 264, .causal = false, .sinks = true}}) {
+    for (const DType t : {DType::kF16, DType::kBF16}) {
+      if (t == DType::kBF16 && a.heads != 8) continue;
+      cases.push_back(AttentionCase(
+          fmt::format("attention.h{}.kv{}.d{}.{}", a.heads, a.kv_heads, a.head_dim, Name(t)), a,
+          {.dtype = t, .block_size = 16, .max_model_len = 160}, few));
+    }
+  }
   for (const auto& [heads, dim] : std::vector<std::pair<int64_t, int64_t>>{{3, 32}, {12, 64}}) {
     cases.push_back(AttentionCase(
         fmt::format("attention.bidirectional.d{}", dim),
@@ -304,10 +321,13 @@ void AddAttention(std::vector<OpCase>& cases) {
         fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
         {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
   }
-  cases.push_back(AttentionCase("attention.kv_f8", {.heads = 4, .kv_heads = 2, .head_dim = 64},
-                                {.dtype = DType::kF8_E4M3, .block_size = 16, .max_model_len = 160},
-                                ServingSteps()));
-  cases.back().optional = true;
+  for (const int64_t dim : {64, 512}) {
+    cases.push_back(AttentionCase(
+        fmt::format("attention.d{}.kv_f8", dim), {.heads = 4, .kv_heads = 2, .head_dim = dim},
+        {.dtype = DType::kF8_E4M3, .block_size = 16, .max_model_len = 160},
+        dim > 256 ? few : ServingSteps()));
+    cases.back().optional = true;
+  }
   std::vector<OpStep> lengths = {{{1}}};  // every cache length from 1 to 130
   for (int i = 1; i < 130; ++i) lengths.push_back({{1}});
   cases.push_back(
