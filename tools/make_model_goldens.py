@@ -233,6 +233,8 @@ MODELS |= {
     "llama4_flat": ("Llama4Text", LLAMA4 | dict(rope_parameters=rope(500000.0), num_hidden_layers=2,
                                                 no_rope_layers=[0, 1], moe_layers=[0], attn_temperature_tuning=False),
                     dict(dtype="bfloat16", style="flat")),
+    "llama4_several": ("Llama4Text", LLAMA4 | dict(num_hidden_layers=2, interleave_moe_layer_step=1, num_local_experts=5,
+                                                   num_experts_per_tok=2, intermediate_size=16), dict(dtype="bfloat16")),
     "llama4_plain": ("Llama4Text", LLAMA4 | dict(
         rope_parameters=rope(500000.0), num_hidden_layers=3, no_rope_layers=[1, 1, 1], moe_layers=[1],
         layer_types=["chunked_attention", "full_attention", "full_attention"], use_qk_norm=False,
@@ -348,6 +350,9 @@ GGUF_MODELS |= {
     "gguf_llama4": ("Llama4Text", LLAMA4 | SMALL | dict(
         num_hidden_layers=4, no_rope_layer_interval=4, attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1,
         num_local_experts=2, intermediate_size=16), dict(pre="llama4")),
+    "gguf_llama4_several": ("Llama4Text", LLAMA4 | SMALL | dict(
+        num_hidden_layers=1, interleave_moe_layer_step=1, attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1,
+        no_rope_layer_interval=4, num_local_experts=4, num_experts_per_tok=2, intermediate_size=16), dict(pre="llama4")),
     "gguf_starcoder2": ("Starcoder2", dict(rope_parameters=rope(), **SMALL), dict(pre="starcoder")),
     "gguf_laguna": ("Laguna", LAGUNA | dict(
         hidden_size=32, intermediate_size=48, num_hidden_layers=2, layer_types=FULL_SLIDING[:2],

@@ -1,5 +1,5 @@
 // Llama 4 (text): layers that rotate see only the chunk that they are in, the others see all and
-// scale their queries by the position; an expert that is given its token scaled by the router's
+// scale their queries by the position; experts that are given their token scaled by the router's
 // score, beside a shared one.
 #include <cmath>
 
@@ -45,12 +45,32 @@ ValueId Attention(Builder& b, const weights::Config& c, int64_t layer, const std
 }
 
 ValueId Experts(Builder& b, const weights::Config& c, const std::string& p, ValueId x) {
-  const Builder::Routed routed = b.Router(b.Linear(x, p + "gate", c.experts.count),
-                                          {.top_k = 1, .sigmoid = true}, p + "router");
-  const ValueId y = GatedExperts(b, c, p, b.ScaleRows(x, routed.weights), routed.ids);
-  const vt::ir::ReshapeAttrs one = {{vt::ir::T(), vt::ir::Dim(c.hidden_size)}};
-  return b.Add(GatedMlp(b, c, p + "shared_expert.", x, c.experts.shared_intermediate_size),
-               b.Emit(vt::ir::Op::kReshape, p + "expert", {y}, {one}));
+  const weights::Experts& e = c.experts;
+  const int64_t k = e.per_token;
+  const Builder::Routed routed =
+      b.Router(b.Linear(x, p + "gate", e.count), {.top_k = k, .sigmoid = true}, p + "router");
+  const auto reshape = [&](ValueId v, vt::ir::ReshapeAttrs to, const char* name) {
+    return b.Emit(vt::ir::Op::kReshape, p + name, {v}, {std::move(to)});
+  };
+  ValueId y;
+  if (k == 1) {  // as published; its MLP stays one that devices fuse
+    y = reshape(GatedExperts(b, c, p, b.ScaleRows(x, routed.weights), routed.ids),
+                {{vt::ir::T(), vt::ir::Dim(c.hidden_size)}}, "expert");
+  } else {
+    // Each expert would read rows of its own. Its matrices are linear, so the score may meet what
+    // the gate gives, before its activation, and the sum in place of what goes up.
+    const std::string experts = p + "experts.";
+    const auto project = [&](const char* name) {
+      return b.GroupedLinear(x, routed.ids, experts + name, e.count, e.intermediate_size);
+    };
+    const ValueId scores =
+        reshape(routed.weights, {{vt::ir::T(), vt::ir::Dim(k), vt::ir::Dim(1)}}, "scores");
+    const ValueId gate = b.Act(b.ScaleRows(project("gate_proj"), scores), ActivationOf(b, c));
+    const ValueId down = b.GroupedLinear(b.Mul(gate, project("up_proj")), routed.ids,
+                                         experts + "down_proj", e.count, c.hidden_size);
+    y = b.ExpertSum(down, routed.weights);
+  }
+  return b.Add(GatedMlp(b, c, p + "shared_expert.", x, e.shared_intermediate_size), y);
 }
 
 ValueId BuildLlama4(Builder& b, const BuildContext& context) {
@@ -105,11 +125,6 @@ void Rewrite(json::object& o) {
 }
 
 base::Status ReadJson(const json::object& o, weights::Config& c) {
-  if (c.experts.per_token > 1) {
-    return base::Error{
-        base::Code::kUnsupported,
-        fmt::format("num_experts_per_tok = {} is not implemented for llama4", c.experts.per_token)};
-  }
   if (c.experts.count == 0)
     return base::Error{base::Code::kUnsupported, "llama4 without experts is not implemented"};
   const base::Status status = ReadUnrotated(o, c);
@@ -129,8 +144,6 @@ void ReadKeys(weights::GgufReader& r, weights::Config& c) {
   c.experts.shared_intermediate_size = c.experts.intermediate_size;
   const int64_t step = r.Int("interleave_moe_layer_step", 1);
   if (step < 1) r.Fail(base::Code::kCorrupt, "interleave_moe_layer_step", "must be at least 1");
-  if (c.experts.per_token > 1)
-    r.Fail(base::Code::kUnsupported, "expert_used_count", "above 1 is not implemented");
   for (size_t i = 0; i < c.sparse_layers.size() && step > 0; ++i)
     c.sparse_layers[i] = static_cast<int64_t>(i + 1) % step == 0;
 }
