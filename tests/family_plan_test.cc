@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/os/file.h"
@@ -129,20 +130,59 @@ TEST_P(FamilyPlanTest, FusesItsSpecialLayersAndQuantisesNoValueTwice) {
   }
 }
 
+// A checkpoint of random weights for what a config.json says.
+std::unique_ptr<weights::Checkpoint> Dummy(const std::string& name, const std::string& config,
+                                           const std::string& quantization) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
+  std::filesystem::create_directories(folder);
+  EXPECT_TRUE(base::os::WriteFile((folder / "config.json").string(), config).ok());
+  auto checkpoint =
+      weights::Checkpoint::Open(folder.string(), {.dummy = true, .quantization = quantization});
+  EXPECT_TRUE(checkpoint.ok()) << (checkpoint.ok() ? "" : checkpoint.error().message);
+  return checkpoint.ok() ? *std::move(checkpoint) : nullptr;
+}
+
+// Layers without a window have heads of 512 values there, and may have the keys for values.
+TEST(FamilyPlans, Gemma4OfPublishedShapesRunsOnEveryCard) {
+  const std::map<std::string, std::string> configs = {
+      {"gemma4_e4b", R"({"architectures":["Gemma4ForCausalLM"],"hidden_size":2560,
+    "intermediate_size":10240,"num_hidden_layers":42,"num_attention_heads":8,"num_key_value_heads":2,
+    "num_kv_shared_layers":18,"hidden_size_per_layer_input":256})"},
+      {"gemma4_26b_a4b", R"({"architectures":["Gemma4ForCausalLM"],"hidden_size":2816,
+    "intermediate_size":2112,"num_hidden_layers":30,"num_attention_heads":16,
+    "num_key_value_heads":8,"num_global_key_value_heads":2,"attention_k_eq_v":true,
+    "sliding_window":1024,"hidden_size_per_layer_input":0,"enable_moe_block":true,
+    "num_experts":128,"top_k_experts":8,"moe_intermediate_size":704})"}};
+  for (const auto& [name, config] : configs) {
+    const auto checkpoint = Dummy(name, config, "");
+    ASSERT_NE(checkpoint, nullptr);
+    const Graph graph = BuildGraph(*checkpoint, true);
+    for (const vt::gpu::KnownCard& card : vt::gpu::KnownCards()) {
+      for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
+        const vt::gpu::GpuTarget target(
+            {.properties = card.properties, .value_type = type, .cuda = card.cuda}, card.rates);
+        for (const vt::ir::Bucket& bucket : {vt::ir::Bucket{1, 1, 1}, vt::ir::Bucket{96, 5, 5}}) {
+          SCOPED_TRACE(fmt::format("{} on {}, {}, {} tokens", name, card.name, vt::ir::Name(type),
+                                   bucket.tokens));
+          const vt::ir::Plan plan = Lower(graph, target, bucket);
+          for (const Node& n : plan.graph.nodes)
+            EXPECT_TRUE(target.Supports(plan.graph, n, bucket)) << n.name;
+          EXPECT_GT(target.Launches(plan), 0);
+        }
+      }
+    }
+  }
+}
+
 // Published shapes with random weights: a step of one token on one H200, the sampler with it.
 TEST(FamilyPlans, OneTokenOfAPublishedHybridTakesFewLaunches) {
   const vt::gpu::KnownCard& card = vt::gpu::KnownCards()[0];
   ASSERT_EQ(card.name, "h200");
   const vt::gpu::GpuTarget target({.properties = card.properties, .cuda = card.cuda}, card.rates);
   const auto launches = [&](const std::string& name, const std::string& config) {
-    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
-    std::filesystem::create_directories(folder);
-    EXPECT_TRUE(base::os::WriteFile((folder / "config.json").string(), config).ok());
-    const auto checkpoint =
-        weights::Checkpoint::Open(folder.string(), {.dummy = true, .quantization = "Q4_K_M"});
-    EXPECT_TRUE(checkpoint.ok()) << (checkpoint.ok() ? "" : checkpoint.error().message);
-    if (!checkpoint) return int64_t{-1};
-    const vt::ir::Plan plan = Lower(BuildGraph(**checkpoint, true), target, {1, 1, 1});
+    const auto checkpoint = Dummy(name, config, "Q4_K_M");
+    if (checkpoint == nullptr) return int64_t{-1};
+    const vt::ir::Plan plan = Lower(BuildGraph(*checkpoint, true), target, {1, 1, 1});
     const int64_t count = target.Launches(plan);
     std::cout << name << ": " << count << " launches, " << Count(plan.graph)[Op::kQuantize]
               << " of them quantise alone\n";
