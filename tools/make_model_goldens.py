@@ -221,6 +221,11 @@ MODELS |= {
         tie_word_embeddings=False, num_hidden_layers=3, layer_types=["sliding_attention"] + SLIDING_FULL,
         num_key_value_heads=3, num_attention_heads=3, hidden_size=36), dict(dtype="float16")),
     "gemma4_moe": ("Gemma4Text", GEMMA4 | GEMMA4_EXPERTS, dict(dtype="bfloat16")),
+    # Heads as large as published ones.
+    "gemma4_heads512": ("Gemma4Text", GEMMA4 | dict(
+        attention_k_eq_v=True, num_global_key_value_heads=1, global_head_dim=512, head_dim=256, num_attention_heads=2,
+        num_key_value_heads=2, num_hidden_layers=2, layer_types=SLIDING_FULL, hidden_size=16, intermediate_size=24),
+        dict(dtype="bfloat16")),
 }
 
 # Layers that see the chunk they are in and rotate beside those that see all, unrotated, with queries that grow with
