@@ -10,7 +10,7 @@ shift || true
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(gguf safetensors config tokenizer template request tool_calls form)
 build=build-fuzz
-[ -f "$build/build.ninja" ] || cmake --preset fuzz > /dev/null
+cmake --preset fuzz > /dev/null  # always: in a folder of older flags it would be another check
 targets=()
 for name in "${names[@]}"; do targets+=("fuzz_$name"); done
 ninja -C "$build" "${targets[@]}" > "$build/ninja.log" 2>&1 || { tail -30 "$build/ninja.log" >&2; exit 1; }
