@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "engine_sink.h"
+#include "vllm/engine/class_head.h"
 #include "vllm/engine/engine.h"
 #include "vllm/engine/engine_stats.h"
 
@@ -142,6 +143,7 @@ TEST_P(ClassifierTest, ScoresOfPairsEqualTransformers) {
     EXPECT_EQ(pair->ids, Ids(one.at("ids")));
     const std::vector<float> want = Floats(one.at("scores"));
     EXPECT_EQ(engine->classes(), static_cast<int64_t>(want.size()));
+    EXPECT_EQ(engine->class_head().labels.size(), want.size());
     const auto id = Embed(*engine, pair->ids, engine->pooling(), pair->first_segment);
     EXPECT_LE(Error(sink.Wait(id).embedding, want), kTolerance);
     if (pair->first_segment < INT64_MAX) {  // segments matter

@@ -64,6 +64,7 @@ int64_t Engine::vocabulary() const { return model_->config.vocab_size; }
 Pooling Engine::pooling() const { return model_->pooling; }
 bool Engine::encoder() const { return model_->encoder; }
 int64_t Engine::classes() const { return model_->classes; }
+const ClassHead& Engine::class_head() const { return model_->class_head; }
 const weights::Audio& Engine::audio() const { return model_->config.audio; }
 int64_t Engine::hidden_size() const { return model_->runner->hidden_size(); }
 const std::string& Engine::description() const { return model_->description; }

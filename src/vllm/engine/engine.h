@@ -24,6 +24,7 @@
 namespace vllm::engine {
 
 class EngineLoop;
+struct ClassHead;
 struct LoadedModel;
 struct EngineStats;
 
@@ -63,6 +64,7 @@ class Engine {
   bool encoder() const;                 // gives vectors of whole texts, and no text
   const weights::Audio& audio() const;  // what the model hears
   int64_t classes() const;  // of an encoder that scores texts in place of embedding them; 0: none
+  const ClassHead& class_head() const;        // and what they are
   const std::string& description() const;     // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   const std::string& memory_summary() const;  // weights, KV cache, activations, a line
 

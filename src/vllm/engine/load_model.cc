@@ -526,6 +526,9 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
       LoadPooling(checkpoint, options.model, model->encoder ? Pooling::kFirst : Pooling::kLast);
   if (!pooling) return pooling.error();
   model->pooling = *pooling;
+  base::Result<ClassHead> head = LoadClassHead(options.model, model->classes);
+  if (!head) return head.error();
+  model->class_head = *std::move(head);
 
   const base::Status loaded = LoadWeights(checkpoint, options, laid_out, *model);
   if (!loaded) return loaded.error().In(options.model);

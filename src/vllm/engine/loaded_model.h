@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "vllm/engine/class_head.h"
 #include "vllm/engine/media.h"
 #include "vllm/engine/options.h"
 #include "vllm/engine/request.h"
@@ -52,6 +53,7 @@ struct LoadedModel {
   Pooling pooling = Pooling::kLast;
   bool encoder = false;  // its graph ends in hidden states, or in `classes` scores
   int64_t classes = 0;
+  ClassHead class_head;     // of `classes`
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
   int64_t kv_blocks = 0;

@@ -231,26 +231,18 @@ void Service::Completions(const std::shared_ptr<Reply>& reply) {
          std::move(requests), "prompt");
 }
 
-void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
-  Parsed<EmbeddingRequest> parsed = ParseEmbedding(reply->request().body);
-  if (const auto* e = std::get_if<ApiError>(&parsed)) return reply->Error(*e);
-  const EmbeddingRequest& r = std::get<EmbeddingRequest>(parsed);
-  if (const std::optional<ApiError> e = WrongModel(r.model)) return reply->Error(*e);
-  if (model_->classes() > 0) {
-    return reply->Error(
-        {.message = "this model scores texts and makes no vectors: ask it for /v1/score"});
-  }
-  std::vector<engine::Request> requests;
-  std::vector<size_t> tokens;
+std::optional<ApiError> Service::EmbedInputs(const EmbeddingRequest& r,
+                                             std::vector<engine::Request>& requests,
+                                             std::vector<size_t>& tokens) const {
   for (const Prompt& input : r.inputs) {
     base::Result<std::vector<int32_t>> ids = Encode(input, r.add_special_tokens);
-    if (!ids) return reply->Error(About("input", ids.error()));
+    if (!ids) return About("input", ids.error());
     if (static_cast<int64_t>(ids->size()) > model_->max_model_len()) {
       ApiError e = Bad("input", fmt::format("input has a text of {} tokens, but the context holds "
                                             "{}: shorten it",
                                             ids->size(), model_->max_model_len()));
       e.code = "context_length_exceeded";
-      return reply->Error(e);
+      return e;
     }
     tokens.push_back(ids->size());
     engine::Request request;
@@ -260,6 +252,22 @@ void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
     request.pooling = model_->pooling();
     requests.push_back(std::move(request));
   }
+  return {};
+}
+
+void Service::Embeddings(const std::shared_ptr<Reply>& reply) {
+  Parsed<EmbeddingRequest> parsed = ParseEmbedding(reply->request().body);
+  if (const auto* e = std::get_if<ApiError>(&parsed)) return reply->Error(*e);
+  const EmbeddingRequest& r = std::get<EmbeddingRequest>(parsed);
+  if (const std::optional<ApiError> e = WrongModel(r.model)) return reply->Error(*e);
+  if (model_->classes() > 0) {
+    return reply->Error(
+        {.message = fmt::format("this model scores texts and makes no vectors: ask it for /v1/{}",
+                                model_->classes() > 1 ? "classify" : "score or /v1/classify")});
+  }
+  std::vector<engine::Request> requests;
+  std::vector<size_t> tokens;
+  if (const std::optional<ApiError> e = EmbedInputs(r, requests, tokens)) return reply->Error(*e);
   Submit(std::make_shared<EmbeddingSession>(reply, ShownModel(r.model), r.base64, tokens),
          std::move(requests), "input");
 }

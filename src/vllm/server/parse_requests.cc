@@ -97,10 +97,27 @@ Parsed<CompletionRequest> ParseCompletion(std::string_view body) {
   });
 }
 
+namespace {
+
+void ReadInputs(Fields& f, EmbeddingRequest& r) {
+  f.String("model", &r.model, 1024);
+  ReadPrompts(f, "input", &r.inputs);
+  f.Bool("add_special_tokens", &r.add_special_tokens);
+  f.Int("priority", &r.priority);
+  for (const Prompt& input : r.inputs) {
+    if (input.is_text && input.text.empty()) f.Fail("input", "must not be empty");
+  }
+}
+
+}  // namespace
+
+Parsed<EmbeddingRequest> ParseClassify(std::string_view body) {
+  return ParseAs<EmbeddingRequest>(body, ClassifyFields(), ReadInputs);
+}
+
 Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body) {
   return ParseAs<EmbeddingRequest>(body, EmbeddingFields(), [](Fields& f, EmbeddingRequest& r) {
-    f.String("model", &r.model, 1024);
-    ReadPrompts(f, "input", &r.inputs);
+    ReadInputs(f, r);
     std::string format = "float";
     f.String("encoding_format", &format, 64);
     if (format != "float" && format != "base64") {
@@ -108,11 +125,6 @@ Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body) {
              fmt::format("must be float or base64, got '{}'", base::Printable(format)));
     }
     r.base64 = format == "base64";
-    f.Bool("add_special_tokens", &r.add_special_tokens);
-    f.Int("priority", &r.priority);
-    for (const Prompt& input : r.inputs) {
-      if (input.is_text && input.text.empty()) f.Fail("input", "must not be empty");
-    }
   });
 }
 

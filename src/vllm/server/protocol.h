@@ -60,6 +60,7 @@ struct CompletionRequest : GenerateFields {
   bool add_special_tokens = true;
 };
 
+// Of /v1/embeddings, and of /v1/classify.
 struct EmbeddingRequest {
   std::string model;
   std::vector<Prompt> inputs;
@@ -95,6 +96,7 @@ struct DetokenizeRequest {
 Parsed<ChatRequest> ParseChat(std::string_view body);
 Parsed<CompletionRequest> ParseCompletion(std::string_view body);
 Parsed<EmbeddingRequest> ParseEmbedding(std::string_view body);
+Parsed<EmbeddingRequest> ParseClassify(std::string_view body);
 Parsed<ScoreRequest> ParseScore(std::string_view body);
 Parsed<ScoreRequest> ParseRerank(std::string_view body);
 Parsed<TokenizeRequest> ParseTokenize(std::string_view body);

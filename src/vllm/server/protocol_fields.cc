@@ -125,6 +125,17 @@ constexpr Field kEmbedding[] = {
     {"truncate_prompt_tokens", "-1", "shorten the input before sending it"},
 };
 
+constexpr Field kClassify[] = {
+    {"model"},
+    {"input"},
+    {"user", "<string>"},
+    {"add_special_tokens"},
+    {"priority"},
+    {"activation", "true", "probabilities are as the model's files say"},
+    {"softmax", "true", "probabilities are as the model's files say"},
+    {"truncate_prompt_tokens", "-1", "shorten the input before sending it"},
+};
+
 constexpr std::string_view kShorten = "shorten the texts before sending them";
 constexpr Field kScore[] = {
     {"model"},
@@ -209,6 +220,7 @@ constexpr auto kAllCompletion = Join(kShared, kCompletion);
 std::span<const Field> ChatFields() { return kAllChat.fields; }
 std::span<const Field> CompletionFields() { return kAllCompletion.fields; }
 std::span<const Field> EmbeddingFields() { return kEmbedding; }
+std::span<const Field> ClassifyFields() { return kClassify; }
 std::span<const Field> ScoreFields() { return kScore; }
 std::span<const Field> RerankFields() { return kRerank; }
 std::span<const Field> TokenizeFields() { return kTokenize; }

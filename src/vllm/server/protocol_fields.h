@@ -10,6 +10,7 @@ namespace vllm::server {
 std::span<const Field> ChatFields();
 std::span<const Field> CompletionFields();
 std::span<const Field> EmbeddingFields();
+std::span<const Field> ClassifyFields();
 std::span<const Field> ScoreFields();
 std::span<const Field> RerankFields();
 std::span<const Field> TokenizeFields();

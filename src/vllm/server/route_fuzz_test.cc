@@ -46,6 +46,7 @@ constexpr Seed kSeeds[] = {
     {"/v1/embeddings",
      R"({"model":"m","input":["a",""],"encoding_format":"base64","user":"u","priority":0})"},
     {"/v1/embeddings", R"({"input":[[1,2],[3]],"encoding_format":"float"})"},
+    {"/v1/classify", R"({"model":"m","input":["a",[1,2]],"priority":1})"},
     {"/v1/score", R"({"model":"m","text_1":"a","text_2":["b","c"],"priority":0})"},
     {"/v1/rerank", R"({"query":"a","documents":["b","c"],"top_n":1,"user":"u"})"},
     {"/tokenize",

@@ -15,6 +15,7 @@ enum class Route {
   kChat,
   kCompletions,
   kEmbeddings,
+  kClassify,
   kScore,
   kRerank,
   kTranscribe,
@@ -38,6 +39,8 @@ constexpr RouteEntry kRoutes[] = {
     {"/v1/chat/completions", Route::kChat, true, false},
     {"/v1/completions", Route::kCompletions, true, false},
     {"/v1/embeddings", Route::kEmbeddings, true, false},
+    {"/v1/classify", Route::kClassify, true, false},
+    {"/classify", Route::kClassify, true, false},
     {"/v1/score", Route::kScore, true, false},
     {"/score", Route::kScore, true, false},
     {"/v1/rerank", Route::kRerank, true, false},
@@ -220,7 +223,7 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
   if (entry->route == Route::kModels) return Models(reply);
   if (model_->encoder() && (entry->route == Route::kChat || entry->route == Route::kCompletions)) {
     return reply->Error({.message = "this model is an encoder and writes no text: ask it for "
-                                    "/v1/embeddings, /v1/score or /v1/rerank"});
+                                    "/v1/embeddings, /v1/score, /v1/rerank or /v1/classify"});
   }
   const bool form = entry->route == Route::kTranscribe;  // which checks its own type
   if (const std::optional<ApiError> e = form ? std::nullopt : CheckContentType(request))
@@ -235,6 +238,8 @@ void Service::Handle(std::shared_ptr<net::Exchange> exchange) {
           return Completions(reply);
         case Route::kEmbeddings:
           return Embeddings(reply);
+        case Route::kClassify:
+          return Classify(reply);
         case Route::kScore:
         case Route::kRerank:
           return Score(reply, route == Route::kRerank);

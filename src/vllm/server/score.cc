@@ -109,7 +109,7 @@ void Service::Score(const std::shared_ptr<Reply>& reply, bool rerank) {
   if (const std::optional<ApiError> e = WrongModel(r.model)) return reply->Error(*e);
   if (model_->classes() > 1) {
     return reply->Error({.message = fmt::format("this model tells {} classes apart: scores need a "
-                                                "model of one",
+                                                "model of one, ask it for /v1/classify",
                                                 model_->classes())});
   }
   if (model_->tokenizer() == nullptr)

@@ -26,6 +26,7 @@ class ServedEngine : public ServedModel {
   engine::Pooling pooling() const override { return engine_.pooling(); }
   bool encoder() const override { return engine_.encoder(); }
   int64_t classes() const override { return engine_.classes(); }
+  const engine::ClassHead& class_head() const override { return engine_.class_head(); }
   const engine::Audio& audio() const override { return engine_.audio(); }
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                   bool add_special_tokens) const override {

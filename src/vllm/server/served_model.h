@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "vllm/engine/class_head.h"
 #include "vllm/engine/engine_stats.h"
 #include "vllm/engine/media.h"
 #include "vllm/engine/request.h"
@@ -41,7 +42,8 @@ class ServedModel {
   virtual bool encoder() const { return false; }  // gives no text
   // Of an encoder that scores texts in place of embedding them; 0: none.
   virtual int64_t classes() const { return 0; }
-  virtual const engine::Audio& audio() const = 0;  // what the model hears
+  virtual const engine::ClassHead& class_head() const = 0;  // and what they are
+  virtual const engine::Audio& audio() const = 0;           // what the model hears
 
   virtual base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text,
                                                           bool add_special_tokens) const = 0;

@@ -41,6 +41,9 @@ class FakeModel : public ServedModel {
   engine::Pooling pooling() const override { return engine::Pooling::kLast; }
   const engine::Audio& audio() const override { return hears; }
   engine::Audio hears;  // nothing
+  int64_t classes() const override { return static_cast<int64_t>(head.labels.size()); }
+  const engine::ClassHead& class_head() const override { return head; }
+  engine::ClassHead head;  // none
   base::Result<std::vector<int32_t>> EncodePrompt(std::string_view text, bool) const override;
   base::Result<std::vector<int32_t>> EncodeChat(const text::ChatInput& chat) const override;
 

@@ -91,6 +91,7 @@ class Service : public engine::OutputSink {
   void Chat(const std::shared_ptr<Reply>& reply);
   void Completions(const std::shared_ptr<Reply>& reply);
   void Embeddings(const std::shared_ptr<Reply>& reply);
+  void Classify(const std::shared_ptr<Reply>& reply);
   void Score(const std::shared_ptr<Reply>& reply, bool rerank);
   void Transcribe(const std::shared_ptr<Reply>& reply);
   void Tokenize(const std::shared_ptr<Reply>& reply);
@@ -100,6 +101,10 @@ class Service : public engine::OutputSink {
   void Health(const std::shared_ptr<Reply>& reply) const;
 
   base::Result<std::vector<int32_t>> Encode(const Prompt& prompt, bool add_special_tokens) const;
+  // A request of the engine's for each input, and how many tokens it has.
+  std::optional<ApiError> EmbedInputs(const EmbeddingRequest& r,
+                                      std::vector<engine::Request>& requests,
+                                      std::vector<size_t>& tokens) const;
   // Settles max_tokens and what is given in words; an error is the client's. `prompt`: its field.
   std::optional<ApiError> Settle(GenerateFields& g, std::string_view prompt, size_t prompt_tokens,
                                  int64_t otherwise) const;

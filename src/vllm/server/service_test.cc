@@ -442,6 +442,50 @@ TEST_F(ServiceTest, Embeddings) {
   EXPECT_EQ(Text(b.at("data").at(0).at("embedding")), "mpkZPwAAAADNzEw/");
 }
 
+TEST_F(ServiceTest, ClassifiesTexts) {
+  Serve("");
+  EXPECT_NE(Post("/v1/classify", R"({"input":"a"})")->body.find("tells no classes apart"),
+            std::string::npos);
+  fake_->head.labels = {"bad", "so \"so\"", "good"};
+  const json::value v = Post("/v1/classify", R"({"input":["ab","r"]})")->Json();
+  EXPECT_EQ(Text(v.at("object")), "list");
+  EXPECT_EQ(v.at("usage").at("prompt_tokens").to_number<int>(), 3);
+  const json::array& data = v.at("data").as_array();
+  ASSERT_EQ(data.size(), 2u);
+  EXPECT_EQ(Text(data[0].at("label")), "good");
+  EXPECT_EQ(data[1].at("index").to_number<int>(), 1);
+  EXPECT_EQ(Text(data[1].at("label")), "so \"so\"");
+  EXPECT_EQ(data[0].at("num_classes").to_number<int>(), 3);
+  const auto probabilities = [](const json::value& entry) {
+    std::vector<double> out;
+    for (const json::value& p : entry.at("probs").as_array()) out.push_back(p.to_number<double>());
+    return out;
+  };
+  // The softmax of 3, 0 and 4.
+  const auto expect = [&](const json::value& entry, const std::vector<double>& want) {
+    const std::vector<double> got = probabilities(entry);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
+  };
+  expect(data[0], {0.265388, 0.013213, 0.721399});
+  fake_->head.scale = engine::ClassHead::Scale::kSigmoid;
+  const json::value each = Post("/classify", R"({"input":"ab"})")->Json();
+  expect(each.at("data").at(0), {0.952574, 0.5, 0.982014});
+  fake_->head.scale = engine::ClassHead::Scale::kNone;
+  const json::value plain = Post("/classify", R"({"input":[[1,2]]})")->Json();
+  expect(plain.at("data").at(0), {3, 0, 4});
+  // What such a model does not do says so.
+  for (const char* path : {"/v1/score", "/v1/rerank", "/v1/embeddings"}) {
+    const std::string body = std::string(path) == "/v1/score" ? R"({"text_1":"a","text_2":"b"})"
+                             : std::string(path) == "/v1/rerank"
+                                 ? R"({"query":"a","documents":["b"]})"
+                                 : R"({"input":"a"})";
+    const auto refused = Post(path, body);
+    EXPECT_EQ(refused->status, 400);
+    EXPECT_NE(refused->body.find("/v1/classify"), std::string::npos) << refused->body;
+  }
+}
+
 TEST_F(ServiceTest, ScoresPairsOfTexts) {
   Serve("");
   const json::value v = Post("/v1/score", R"({"text_1":"a","text_2":["bc","r"]})")->Json();
@@ -594,6 +638,7 @@ TEST_F(ServiceTest, HostileValuesInEveryField) {
       {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"}])", ChatFields()},
       {"/v1/completions", R"("prompt":"a")", CompletionFields()},
       {"/v1/embeddings", R"("input":"a")", EmbeddingFields()},
+      {"/v1/classify", R"("input":"a")", ClassifyFields()},
       {"/v1/score", R"("text_1":"a","text_2":["b"])", ScoreFields()},
       {"/v1/rerank", R"("query":"a","documents":["b"])", RerankFields()},
       {"/tokenize", R"("prompt":"a")", TokenizeFields()},
