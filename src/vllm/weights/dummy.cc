@@ -1,5 +1,6 @@
 #include "vllm/weights/dummy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -119,6 +120,16 @@ void FillBlocks(Generator& g, DType type, std::span<std::byte> out) {
 void FillRandom(std::string_view name, uint64_t seed, DType dtype, float mean,
                 std::span<std::byte> out) {
   Generator g(HashName(name) ^ (seed * 0x9e3779b97f4a7c15u));
+  // What is large repeats itself, as making gigabytes would take minutes; after a prime number of
+  // blocks, so that no two rows are the same.
+  constexpr size_t kBlocks = 262'139;
+  const size_t period = kBlocks * static_cast<size_t>(vt::ir::Info(dtype).bytes);
+  if (out.size() > period) {
+    FillRandom(name, seed, dtype, mean, out.first(period));
+    for (size_t at = period; at < out.size(); at += std::min(at, out.size() - at))
+      std::memcpy(out.data() + at, out.data(), std::min(at, out.size() - at));
+    return;
+  }
   switch (dtype) {
     case DType::kF32:
       FillPlain<float>(g, mean, out, [](float f) { return f; });

@@ -165,10 +165,14 @@ struct QuantGemvArgs {
   Count count;
   int32_t units = 1;
   QuantDivisor parts, groups;
+  int32_t lanes = 0;  // of sums of experts: how many have a unit, a power of two up to a wave
   RowFn act = RowFn::kNone;  // else an act_mul's
 };
 inline constexpr int kQuantUnit = 2;
 inline constexpr int kQuantGemvThreads = 256;
+// Of a block that quantises its row for itself: as few as can be do.
+inline constexpr int kQuantFromThreads = 768;
+inline constexpr int kQuantFetch = 4;  // lines of a wave that are brought near at once
 inline constexpr int kQuantExpertsUpThreads = 384;
 
 // A row of values.

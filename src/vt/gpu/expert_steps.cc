@@ -200,8 +200,9 @@ class Compiler {
       const QuantGemvPlan plan = PlanQuantExperts(rows, g.units, g.x.blocks, summed, c_.device);
       g.parts = plan.parts;
       g.groups = plan.groups;
+      g.lanes = plan.lanes;
       LaunchConfig config;
-      config.grid_x = static_cast<unsigned>((g.units + plan.groups - 1) / plan.groups);
+      config.grid_x = static_cast<unsigned>(plan.blocks);
       config.grid_y = static_cast<unsigned>(rows);
       config.threads = static_cast<unsigned>(plan.parts * plan.groups * c_.device.properties.wave);
       config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);

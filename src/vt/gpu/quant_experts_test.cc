@@ -82,17 +82,19 @@ TEST(QuantExperts, SumsAreWeighted) {
   Activation x(kTokens * kChosen, kIn, 22);
   const Header header = Tokens(kTokens);
   std::vector<float> y(kTokens * kOut, 7.0f), weights = {0.5f, 2, -1, 3, 0.25f, 1};
-  for (const int parts : {1, 2}) {
+  // A wave's units side by side too.
+  for (const auto& [parts, shared] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 4}}) {
     QuantExpertArgs a = ExpertArgs(header, w, y);
     a.linear.x = x.view();
     a.linear.parts = parts;
+    a.linear.lanes = emulated::WaveSize() / shared;
     a.linear.count = PerToken();
     a.weights = weights.data();
     RunKernel("quant_experts_sum", a,
               {.grid_x = 2,
                .grid_y = kTokens,
                .threads = parts * 2 * emulated::WaveSize(),
-               .shared_bytes = parts * 2 * kQuantUnit * 4});
+               .shared_bytes = parts * 2 * shared * kQuantUnit * 4});
     for (int t = 0; t < kTokens; ++t) {
       for (int j = 0; j < kOut; ++j) {
         double want = 0;

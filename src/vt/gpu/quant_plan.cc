@@ -55,9 +55,32 @@ QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks,
   return plan;
 }
 
+QuantGemvPlan PlanQuantFrom(int64_t units, int64_t blocks, const DeviceFacts& device) {
+  QuantGemvPlan plan;
+  units = std::max<int64_t>(units, 1);
+  const int64_t multiprocessors = std::max(device.properties.units, 1);
+  const int64_t wave = device.properties.wave, most_waves = kQuantFromThreads / wave;
+  const int64_t parts = std::min({FloorPowerOfTwo(multiprocessors * most_waves / units),
+                                  FloorPowerOfTwo(blocks / wave), FloorPowerOfTwo(most_waves)});
+  // One block a multiprocessor, of all the waves there is work for.
+  const int64_t most_groups = most_waves / parts,
+                groups = std::min(most_groups, (units + multiprocessors - 1) / multiprocessors),
+                rounds = (units + multiprocessors * groups - 1) / (multiprocessors * groups);
+  plan.parts = static_cast<int>(parts);
+  plan.groups = static_cast<int>(groups);
+  plan.blocks = (units + groups * rounds - 1) / (groups * rounds);
+  plan.shared_bytes = parts * groups * kQuantUnit * int64_t{sizeof(float)};
+  return plan;
+}
+
 QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int64_t chosen,
                                const DeviceFacts& device) {
-  QuantGemvPlan plan = PlanQuantGemv(1, rows * units, blocks, device);
+  const int64_t wave = device.properties.wave;
+  int64_t lanes = wave;
+  while (chosen > 0 && lanes > 4 && lanes / 2 >= blocks) lanes /= 2;
+  const int64_t shared = wave / lanes;  // units of a wave
+  QuantGemvPlan plan = PlanQuantGemv(1, rows * ((units + shared - 1) / shared), blocks, device);
+  plan.lanes = static_cast<int>(lanes);
   const int64_t waves = int64_t{plan.parts} * plan.groups;
   if (chosen > 0) {
     // Waves that have the same number of rows, as far as that goes.
@@ -66,7 +89,8 @@ QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int6
     plan.parts = static_cast<int>((chosen + rounds - 1) / rounds);
     plan.groups = static_cast<int>(std::max<int64_t>(1, waves / plan.parts));
   }
-  plan.shared_bytes = plan.parts * plan.groups * kQuantUnit * int64_t{sizeof(float)};
+  plan.shared_bytes = plan.parts * plan.groups * shared * kQuantUnit * int64_t{sizeof(float)};
+  plan.blocks = (units + plan.groups * shared - 1) / (plan.groups * shared);
   return plan;
 }
 

@@ -20,6 +20,7 @@ struct QuantGemvPlan {
   int parts = 1, groups = 1;  // waves that share a unit's k; units that a block has at once
   int64_t blocks = 1;         // which may have units one after the other
   int64_t shared_bytes = 0;
+  int lanes = 0;  // of sums of experts
 };
 
 // The end of the name of a kernel that knows the formats of these segments (quant_sets.h).
@@ -27,6 +28,9 @@ std::string QuantSetSuffix(std::span<const QuantSegment> segments);
 
 // `rows` of x, units of all segments, blocks of 32 values a row.
 QuantGemvPlan PlanQuantGemv(int64_t rows, int64_t units, int64_t blocks, const DeviceFacts& device);
+
+// Of one row that each block quantises for itself.
+QuantGemvPlan PlanQuantFrom(int64_t units, int64_t blocks, const DeviceFacts& device);
 
 // Of rows that have a matrix each; `chosen`: how many of them are summed, or 0.
 QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int64_t chosen,

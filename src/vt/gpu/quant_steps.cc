@@ -136,7 +136,8 @@ void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, voi
 }
 
 QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantRows& x,
-                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column) {
+                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column,
+                            bool from) {
   QuantGemvLaunch launch;
   QuantGemvArgs& a = launch.args;
   a.header = c.header();
@@ -163,7 +164,8 @@ QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantR
     if (!act || i == begin) a.units += static_cast<int32_t>(QuantUnits(s.w.rows, act));
   }
   begin = end;
-  const QuantGemvPlan plan = PlanQuantGemv(a.x.most_rows, a.units, a.x.blocks, c.device);
+  const QuantGemvPlan plan = from ? PlanQuantFrom(a.units, a.x.blocks, c.device)
+                                  : PlanQuantGemv(a.x.most_rows, a.units, a.x.blocks, c.device);
   launch.plan = plan;
   a.parts = plan.parts;
   a.groups = plan.groups;

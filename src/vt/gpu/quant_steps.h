@@ -35,7 +35,7 @@ void CompileQuantExpand(const Context& c, ir::NodeId id, ir::ValueId weight, voi
 // Of x in int8 blocks.
 void CompileQuantGemv(const Context& c, ir::NodeId id, const QuantLinear& l);
 // The same of its weights from `begin` on, as many as one launch takes: `column` is the first's of
-// the output, then that behind the last. Moves `begin` behind them.
+// the output, then that behind the last. Moves `begin` behind them. `from`: of one row of values.
 struct QuantGemvLaunch {
   QuantGemvArgs args;
   QuantGemvPlan plan;
@@ -43,7 +43,8 @@ struct QuantGemvLaunch {
   LaunchConfig config;
 };
 QuantGemvLaunch QuantGemvOf(const Context& c, const QuantLinear& l, const QuantRows& x,
-                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column);
+                            const Rows& out, ValueType out_type, size_t& begin, int32_t& column,
+                            bool from = false);
 
 // --- of one row that is quantised in the same launch (quant_from_steps.cc)
 bool IsQuantFrom(ir::Op op);

@@ -7,12 +7,12 @@ using enum QuantFormat;
 
 // One row of values.
 #define KERNEL(suffix, ...)                                                         \
-  GPU_KERNEL_BLOCKS(quant_gemv_from##suffix, QuantFromArgs, kQuantGemvThreads, 3) { \
+  GPU_KERNEL_BLOCKS(quant_gemv_from##suffix, QuantFromArgs, kQuantFromThreads, 1) { \
     QuantGemvFrom<QuantSet<__VA_ARGS__>>(args);                                     \
   }
 VT_QUANT_SETS(KERNEL)
 #undef KERNEL
-GPU_KERNEL_BLOCKS(quant_gemv_from, QuantFromArgs, kQuantGemvThreads, 2) {
+GPU_KERNEL_BLOCKS(quant_gemv_from, QuantFromArgs, kQuantFromThreads, 1) {
   QuantGemvFrom<QuantSet<VT_QUANT_ALL>>(args);
 }
 

@@ -8,20 +8,45 @@
 
 namespace vt::gpu {
 
-// A row of T by values in shared memory, over the wave.
+// A row of T by values in shared memory, over the wave. The first chunks of the row are held in
+// registers, asked for long before.
 template <class T>
-GPU_FN float DotOfWave(const T* w, const float* h, int width) {
-  constexpr int kN = kChunk<T>;
-  float sum = 0;
-#pragma unroll 4
-  for (int at = ::gpu::lane() * kN; at < width; at += ::gpu::kWave * kN) {
-    float v[kN];
-    LoadValues<true>(w + at, kN, v);
+class HeldRow {
+ public:
+  GPU_FN HeldRow(const T* w, int width) : w_(w), width_(width) {
 #pragma unroll
-    for (int i = 0; i < kN; ++i) sum += v[i] * h[at + i];
+    for (int i = 0; i < kHeld; ++i)
+      if (At(i) < width) held_[i] = *reinterpret_cast<const ::gpu::Pack<T>*>(w + At(i));
+    for (int at = ::gpu::lane() * (128 / sizeof(T)) + At(kHeld) - At(0); at < width;
+         at += ::gpu::kWave * (128 / sizeof(T)))
+      ::gpu::prefetch(w + at);
   }
-  return ::gpu::wave_sum(sum);
-}
+  GPU_FN float Dot(const float* h) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i)
+      if (At(i) < width_) sum += DotOf(held_[i], h + At(i));
+#pragma unroll 4
+    for (int at = At(kHeld); at < width_; at += ::gpu::kWave * kN)
+      sum += DotOf(*reinterpret_cast<const ::gpu::Pack<T>*>(w_ + at), h + at);
+    return ::gpu::wave_sum(sum);
+  }
+
+ private:
+  static constexpr int kN = kChunk<T>, kHeld = 8;
+  GPU_FN static int At(int i) { return (i * ::gpu::kWave + ::gpu::lane()) * kN; }
+  GPU_FN static float DotOf(const ::gpu::Pack<T>& w, const float* h) {
+    float v[kN], sum = 0;
+    LoadValues<true>(h, kN, v);
+#pragma unroll
+    for (int i = 0; i < kN; ++i) sum += ::gpu::to_float(w.v[i]) * v[i];
+    return sum;
+  }
+
+  const T* w_;
+  int width_;
+  ::gpu::Pack<T> held_[kHeld] = {};
+};
 
 template <class T>
 GPU_FN void NormRouter(const NormRouterArgs& a) {
@@ -35,11 +60,7 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
   const T* w = is_gate ? static_cast<const T*>(a.gate_w)
                        : static_cast<const T*>(a.w) + static_cast<int64_t>(row) * a.pitch;
   const bool exists = row < r.experts || is_gate;
-  if (exists) {
-    for (int at = ::gpu::lane() * 128; at < width * static_cast<int>(sizeof(T));
-         at += ::gpu::kWave * 128)
-      ::gpu::prefetch(reinterpret_cast<const char*>(w) + at);
-  }
+  const HeldRow<T> held(w, exists ? width : 0);
   ::gpu::launch_dependents();
   bool live = true;
   NormRow(
@@ -58,7 +79,7 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
   ::gpu::sync();
   float* logits = a.logits + token * r.experts;
   if (exists) {
-    float v[1] = {DotOfWave(w, h, width)};
+    float v[1] = {held.Dot(h)};
     if (::gpu::lane() == 0) {
       if (is_gate) {
         ApplyFn(a.gate_fn, 1, 0, v);

@@ -79,8 +79,9 @@ GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x)
   return v * x.scale;
 }
 
-// Formats: a QuantSet of those that segments have. kAct: whether there may be an act_mul.
-template <class Formats, int kTokens, bool kAct>
+// Formats: a QuantSet of those that segments have. kAct: whether there may be an act_mul. kShared:
+// rows of few blocks may share a wave (a_.lanes), of one token.
+template <class Formats, int kTokens, bool kAct, bool kShared = false>
 class QuantGemv {
  public:
   // The units of a wave: every `step`-th before `end`.
@@ -128,15 +129,16 @@ class QuantGemv {
     Seek(item_.segment, item_.unit, 0, blocks);
     Load(item_, begin_);
   }
-  // All others are brought near.
+  // The next ones are brought near: as many as there is time for. All of a large matrix would drive
+  // each other out again.
   GPU_FN void Fetch() {
-    int line = begin_ + ::gpu::kWave;
+    int line = begin_ + ::gpu::kWave, left = kQuantFetch;
 #pragma unroll 1
-    for (int unit = units_.first; unit < units_.end; unit += units_.step) {
+    for (int unit = units_.first; unit < units_.end && left > 0; unit += units_.step) {
       const Item item = ItemOf(unit);
       Seek(item.segment, unit, 0, blocks_);
 #pragma unroll 1
-      for (; line < end_; line += ::gpu::kWave) Touch(item.segment, line);
+      for (; line < end_ && left > 0; line += ::gpu::kWave, --left) Touch(item.segment, line);
       line = begin_;
     }
     Seek(item_.segment, item_.unit, 0, blocks_);
@@ -175,7 +177,8 @@ class QuantGemv {
     tokens_ = row < CountOf(a_.header, a_.count) ? 1 : 0;
     const int step = kSum ? a_.parts.by : 1;
     const int last = !kSum ? 1 : e.chosen + (e.shared.codes != nullptr ? 1 : 0);
-    const int unit = ::gpu::block() * a_.groups.by + group_;
+    const int unit = (::gpu::block() * a_.groups.by + group_) * (::gpu::kWave / lanes()) +
+                     ::gpu::lane() / lanes();
     Item item = ItemOf(::gpu::min(unit, a_.units - 1));
     live_ = unit < a_.units && part_ == 0;
     added_ = Added(item, row);
@@ -280,6 +283,10 @@ class QuantGemv {
   static constexpr bool kLate = kTokens == 8;
   static constexpr int kLanes = ::gpu::kWave / kValues;  // that have the same of them, summed
 
+  // That have a row's blocks side by side.
+  GPU_FN int lanes() const { return kShared ? a_.lanes : ::gpu::kWave; }
+  GPU_FN int lane() const { return kShared ? ::gpu::lane() & (a_.lanes - 1) : ::gpu::lane(); }
+
   // By value: a pointer to one of two arguments would put both into memory.
   GPU_FN static QuantRows Either(bool first, const QuantRows& a, const QuantRows& b) {
     return {first ? a.codes : b.codes, first ? a.sums : b.sums, first ? a.most_rows : b.most_rows,
@@ -313,7 +320,7 @@ class QuantGemv {
   // f(tag of the format, planes, block of row r of the unit).
   template <class F>
   GPU_FN void EachRow(int segment, int line, F f) const {
-    const int b = ::gpu::min(line + ::gpu::lane(), blocks_ - 1);
+    const int b = ::gpu::min(line + lane(), blocks_ - 1);
     WithFormat(Formats(), a_.segments[segment].w.format, [&](auto tag) {
 #pragma unroll
       for (int r = 0; r < kQuantUnit; ++r)
@@ -341,7 +348,7 @@ class QuantGemv {
     for (int line = span(item).begin;;) {
       const Span x = span(item);
       Item next = item;
-      int next_line = line + ::gpu::kWave;
+      int next_line = line + lanes();
       const bool last = next_line >= x.end;
       bool more = true;
       if (last) {
@@ -363,7 +370,7 @@ class QuantGemv {
 
   // y += the product of what has been loaded.
   GPU_FN void Multiply(QuantFormat format, const Span& span, int line, float (&y)[kValues]) const {
-    const int at = line + ::gpu::lane(), b = ::gpu::min(at, span.x.blocks - 1);
+    const int at = line + lane(), b = ::gpu::min(at, span.x.blocks - 1);
     WithFormat(Formats(), format, [&](auto tag) {
       constexpr QuantFormat kF = decltype(tag)::kFormat;
       if constexpr (kTokens == 1) {
@@ -393,16 +400,34 @@ class QuantGemv {
     });
   }
 
-  // Of value lane() / kLanes, over the wave and in part 0 over those that share the unit.
+  // Which of a unit's values this lane has the sum of, and whether it is the first that has.
+  GPU_FN int Value() const {
+    return kShared ? lane() >= a_.lanes / 2 ? 1 : 0 : ::gpu::lane() / kLanes;
+  }
+  GPU_FN bool IsFirst() const {
+    return kShared ? (lane() & (a_.lanes / 2 - 1)) == 0 : ::gpu::lane() % kLanes == 0;
+  }
+  GPU_FN float SumOfLanes(const float (&y)[kValues]) const {
+    if constexpr (!kShared) return SumsOfWave(y);
+    const int half = a_.lanes / 2;
+    const bool upper = (lane() & half) != 0;
+    float v = (upper ? y[1] : y[0]) + ::gpu::shuffle_xor(upper ? y[0] : y[1], half);
+#pragma unroll 1
+    for (int m = half / 2; m > 0; m /= 2) v += ::gpu::shuffle_xor(v, m);
+    return v;
+  }
+
+  // Of Value(), over its lanes and in part 0 over those that share the unit.
   GPU_FN float SumOfParts(const float (&y)[kValues]) const {
-    float v = SumsOfWave(y);
+    float v = SumOfLanes(y);
     if (a_.parts.by == 1) return v;
-    float* mine = partial() + ::gpu::wave() * kValues + ::gpu::lane() / kLanes;
-    if (::gpu::lane() % kLanes == 0) *mine = v;
+    const int units = ::gpu::kWave / lanes();
+    float* mine = partial() + (::gpu::wave() * units + ::gpu::lane() / lanes()) * kValues + Value();
+    if (IsFirst()) *mine = v;
     ::gpu::sync();
     if (part_ == 0) {
 #pragma unroll 2
-      for (int p = 1; p < a_.parts.by; ++p) v += mine[p * kValues];
+      for (int p = 1; p < a_.parts.by; ++p) v += mine[p * units * kValues];
     }
     return v;
   }
@@ -417,11 +442,11 @@ class QuantGemv {
     int token, row, column;
   };
   GPU_FN Place PlaceOf(const Item& item) const {
-    const int i = ::gpu::lane() / kLanes, r = i % kQuantUnit;
+    const int i = Value(), r = i % kQuantUnit;
     const QuantSegment& s = a_.segments[item.segment];
     Place place{i / kQuantUnit, RowOfUnit(s, item.unit) + (act_ ? 0 : r), 0};
     place.column = s.column + place.row;
-    const bool mine = live_ && ::gpu::lane() % kLanes == 0 && !(act_ && r != 0);
+    const bool mine = live_ && IsFirst() && !(act_ && r != 0);
     if (!mine || place.row >= s.w.rows || place.token >= tokens_) place.row = -1;
     return place;
   }
