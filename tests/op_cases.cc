@@ -407,6 +407,16 @@ std::vector<OpCase> SpeedCases() {
     cases.push_back(AttentionCase(fmt::format("attention.t{}.context1024", rows),
                                   {.heads = 16, .kv_heads = 4, .head_dim = 128},
                                   {.block_size = 16, .max_model_len = 2048}, {{{1024}}, {{rows}}}));
+    cases.push_back(AttentionCase(fmt::format("attention.d512.t{}.context1024", rows),
+                                  {.heads = 16, .kv_heads = 2, .head_dim = 512},
+                                  {.dtype = DType::kBF16, .block_size = 16, .max_model_len = 2048},
+                                  {{{1024}}, {{rows}}}));
+  }
+  for (const int64_t dim : {256, 512}) {
+    cases.push_back(AttentionCase(fmt::format("attention.d{}.prefill2048", dim),
+                                  {.heads = 16, .kv_heads = 2, .head_dim = dim},
+                                  {.dtype = DType::kBF16, .block_size = 16, .max_model_len = 2048},
+                                  {{{2048}}}));
   }
   AddHybridSpeed(cases);
   AddLatentSpeed(cases);
