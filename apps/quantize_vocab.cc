@@ -211,6 +211,8 @@ Status VocabToGguf(const std::string& folder, const vllm::weights::Config& confi
     return Error{Code::kNotFound,
                  file + ": there is no such file, and a GGUF file holds the tokenizer too"};
   }
+  if (!base::os::FileExists(file))
+    return No(file + ": there is no such file, and a tekken.json is not converted to GGUF");
   const Tokenizer& tokenizer = *parts->tokenizer;
   const Result<json::value> root = base::ParseJsonFile(file, {.max_bytes = size_t{192} << 20});
   if (!root) return root.error();

@@ -221,6 +221,17 @@ TEST_F(HubTest, GoesOnWithTheCacheWhenTheHubCannotBeReached) {
   EXPECT_FALSE(Resolve("org/name", options_).ok());
 }
 
+TEST_F(HubTest, MistralsOwnTokenizerFileCompletesAModel) {
+  AddSafetensors();
+  files_["tekken.json"] = files_["tokenizer.json"];
+  files_.erase("tokenizer.json");
+  ASSERT_TRUE(Resolve("org/name", options_).ok());
+  options_.offline = true;
+  const auto path = Resolve("org/name", options_);
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_TRUE(fs::exists(*path + "/tekken.json"));
+}
+
 TEST_F(HubTest, OfflineAsksNobody) {
   AddSafetensors();
   options_.offline = true;
