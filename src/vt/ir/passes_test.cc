@@ -83,7 +83,9 @@ Layer Block() {
       b.Attention(q, k, v, {.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25f}, "attn");
   h = b.Add(h, b.Linear(a, "o", kWidth));
   const ValueId y = b.RmsNorm(h, "post_norm.weight", 1e-5f);
-  const ValueId m = b.Mul(b.Act(b.Linear(y, "gate", 96), Activation::kSilu), b.Linear(y, "up", 96));
+  // up comes first: merged, gate and up would fuse with what follows into one node.
+  const ValueId up = b.Linear(y, "up", 96);
+  const ValueId m = b.Mul(b.Act(b.Linear(y, "gate", 96), Activation::kSilu), up);
   h = b.Add(h, b.Linear(m, "down", kWidth));
   const ValueId out = b.OutputOnly(b.RmsNorm(h, "norm.weight", 1e-5f));
   auto g = b.Finish({out});
