@@ -724,7 +724,8 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
   for (const StateGroup& group : g.state_groups) {
     if (group.dtype == DType::kF8_E4M3) bound = 5e-2;
     // What a state takes in stays in it, through all steps of the case.
-    if (group.name == kRecurrentGroup && RoundingOf(backend_.ValueType()) > 0) bound = 0.1;
+    if (group.name == kRecurrentGroup && RoundingOf(backend_.ValueType()) > 0)
+      bound = case_.recurrent_bound;
   }
   for (size_t o = 0; o < g.outputs.size(); ++o) {
     auto again = Read(exe, g.outputs[o], in.bucket);

@@ -552,6 +552,13 @@ class DummyCheckpoint final : public Checkpoint {
     const std::lock_guard lock(mutex_);
     auto [it, fresh] = made_.try_emplace(name);
     if (fresh) {
+      // Memory that another tensor had: new pages cost more than what is written into them.
+      const auto used = std::ranges::find_if(
+          free_, [&](const auto& bytes) { return bytes.capacity() >= info->bytes; });
+      if (used != free_.end()) {
+        it->second = std::move(*used);
+        free_.erase(used);
+      }
       it->second.resize(info->bytes);
       // Norm weights are about one, counting what the model adds to them.
       const float offset =
@@ -564,7 +571,13 @@ class DummyCheckpoint final : public Checkpoint {
 
   void DropPages(const std::string& name) const override {
     const std::lock_guard lock(mutex_);
-    made_.erase(name);
+    const auto it = made_.find(name);
+    if (it == made_.end()) return;
+    free_.push_back(std::move(it->second));
+    made_.erase(it);
+    // Smallest first, so that the first that is large enough is taken; the largest ones stay.
+    std::ranges::sort(free_, {}, [](const auto& bytes) { return bytes.capacity(); });
+    if (free_.size() > kMostFree) free_.erase(free_.begin());
   }
 
  private:
@@ -573,6 +586,8 @@ class DummyCheckpoint final : public Checkpoint {
   uint64_t seed_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<std::byte>> made_;  // guarded by mutex_
+  static constexpr size_t kMostFree = 4;
+  mutable std::vector<std::vector<std::byte>> free_;  // guarded by mutex_
 };
 
 template <typename T, typename... Arguments>

@@ -17,6 +17,8 @@ constexpr int64_t kWavesOfUnit = 16;
 constexpr int64_t kMostThreads = 512;  // of a block, as the kernels are declared
 // Shared memory that a staged x may take: a multiprocessor should hold two blocks.
 constexpr int64_t kMostStagedBytes = 100 << 10;
+// Weights for which the next kernel has to wait.
+constexpr int64_t kLateBytes = 24 << 20;
 
 }  // namespace
 
@@ -51,6 +53,10 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   skinny.weight_tiles = narrow ? 1 : 2;
   skinny.columns = shape.act_mul ? tile : tile * skinny.weight_tiles;
 
+  int64_t weight_rows = 0;
+  for (const int64_t rows : shape.segments) weight_rows += rows;
+  skinny.late = weight_rows * PitchOf(shape.k) * value_bytes >= kLateBytes;
+
   // k is split so that each multiprocessor has work for all the waves it holds, if there is any.
   const int64_t most_waves = kMostThreads / device.properties.wave;
   const int64_t rounds = (units(skinny.weight_tiles) + multiprocessors - 1) / multiprocessors;
@@ -61,6 +67,9 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   // Small blocks even out what multiprocessors have to do; many units make that unnecessary.
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
+  // RDNA's and CDNA's registers hold no more.
+  skinny.deep = skinny.late && device.cuda && value_bytes == 2 && skinny.token_tiles == 1 &&
+                skinny.weight_tiles == 2 && skinny.waves * 32 <= kLinearDeepThreads;
 
   if (skinny.staged) {
     // Rows start 64 bytes apart modulo 128, so that tiles are read without bank conflicts.

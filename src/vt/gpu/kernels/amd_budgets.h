@@ -38,6 +38,7 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"sample_*", 1, 1},
     {"quant_tile*", 0, 0},         // prefill
     {"quant_expert_tile*", 0, 0},  // prefill
+    {"quant_gemv_from*", 1, 1},    // one block of 24 waves, which quantises its row once
     {"quant_*", 2, 2},             // 64 bytes a lane and more under way, blocks of 256
     {"quantize*", 2, 2},
     {"router*", 2, 2},

@@ -260,7 +260,9 @@ GPU_FN int TokensOf(const SkinnyArgs& a, int counted) {
 }
 
 // kTokens and kTiles: tiles of activations and of weights a wave. kStaged: x in shared memory.
-template <class T, int kTokens, int kTiles, bool kStaged, LinearInput kInput = LinearInput::kPlain>
+// kDeep: of large matrices, twice as many weights under way.
+template <class T, int kTokens, int kTiles, bool kStaged, LinearInput kInput = LinearInput::kPlain,
+          bool kDeep = false>
 GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
   using A = typename Mma::A;
@@ -270,13 +272,16 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   // Steps of k whose weights are under way, and whose activations are: registers for weights are 32
   // or 16 of a lane of CUDA or CDNA, 64 or 32 of RDNA.
   constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
-  constexpr int kDepth =
-      kPlainMath ? 1 : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4 : 8) / kTiles;
+  constexpr int kDepth = kPlainMath ? 1
+                                    : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4
+                                       : kDeep                                         ? 16
+                                                                                       : 8) /
+                                          kTiles;
   constexpr int kBatch = kPlainMath || kTokens > 1 ? 1 : kStaged ? 2 : 4;
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
-  ::gpu::launch_dependents();
+  if (a.late == 0) ::gpu::launch_dependents();
   const int parts = 1 << a.parts_log2, groups = 1 << a.groups_log2;
   const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
   const int unit = ::gpu::block() * groups + group;
@@ -380,6 +385,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
     }
   }
 
+  if (a.late != 0) ::gpu::launch_dependents();
   if (kStaged) staged.Finish();
   // [waves][tokens][columns]
 

@@ -68,7 +68,7 @@ GPU_FN QuantRows RowInBlock(const QuantFromArgs& a, Wait wait) {
 template <class Formats>
 GPU_FN void QuantGemvFrom(const QuantFromArgs& a) {
   ::gpu::launch_dependents();
-  QuantGemv<Formats, 1, false> gemv(a.linear);
+  QuantGemv<Formats, 1, false, false, true> gemv(a.linear);
   gemv.Begin(gemv.UnitsOfGrid(), a.linear.x.blocks);
   gemv.Fetch();
   const QuantRows x = RowInBlock(a, [&] {

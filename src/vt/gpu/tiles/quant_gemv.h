@@ -80,8 +80,9 @@ GPU_FN float DotOf(const int (&codes)[8], const QuantScales& s, const QuantX& x)
 }
 
 // Formats: a QuantSet of those that segments have. kAct: whether there may be an act_mul. kShared:
-// rows of few blocks may share a wave (a_.lanes), of one token.
-template <class Formats, int kTokens, bool kAct, bool kShared = false>
+// rows of few blocks may share a wave (a_.lanes), of one token. kAhead: weights are brought near
+// some lines before they are loaded.
+template <class Formats, int kTokens, bool kAct, bool kShared = false, bool kAhead = false>
 class QuantGemv {
  public:
   // The units of a wave: every `step`-th before `end`.
@@ -132,16 +133,10 @@ class QuantGemv {
   // The next ones are brought near: as many as there is time for. All of a large matrix would drive
   // each other out again.
   GPU_FN void Fetch() {
-    int line = begin_ + ::gpu::kWave, left = kQuantFetch;
+    ahead_ = {item_, begin_};
+    StepAhead();
 #pragma unroll 1
-    for (int unit = units_.first; unit < units_.end && left > 0; unit += units_.step) {
-      const Item item = ItemOf(unit);
-      Seek(item.segment, unit, 0, blocks_);
-#pragma unroll 1
-      for (; line < end_ && left > 0; line += ::gpu::kWave, --left) Touch(item.segment, line);
-      line = begin_;
-    }
-    Seek(item_.segment, item_.unit, 0, blocks_);
+    for (int left = kQuantFetch; left > 0; --left) TouchAhead();
   }
   // What the first unit's sums meet: to be called where the launch before has ended.
   GPU_FN void Expect(int first) {
@@ -333,6 +328,31 @@ class QuantGemv {
       words_[r] = LoadWords<decltype(tag)::kFormat>(p, at);
     });
   }
+  // A place some lines before that of the loads.
+  struct Ahead {
+    Item item;
+    int line = 0;
+  };
+  GPU_FN void StepAhead() {
+    ahead_.line += ::gpu::kWave;
+    if (ahead_.line < end_) return;
+    ahead_.line = begin_;
+    ahead_.item.unit += units_.step;
+    if (ahead_.item.unit < units_.end) ahead_.item = ItemOf(ahead_.item.unit);
+  }
+  GPU_FN void TouchAhead() {
+    if (ahead_.item.unit >= units_.end) return;
+    const QuantSegment& s = a_.segments[ahead_.item.segment];
+    const int row = RowOfUnit(s, ahead_.item.unit),
+              b = ::gpu::min(ahead_.line + ::gpu::lane(), blocks_ - 1);
+    WithFormat(Formats(), s.w.format, [&](auto tag) {
+#pragma unroll
+      for (int r = 0; r < kQuantUnit; ++r)
+        PrefetchWords<decltype(tag)::kFormat>(s.w.planes,
+                                              ::gpu::min(row + r, s.w.rows - 1) * blocks_ + b);
+    });
+    StepAhead();
+  }
   GPU_FN void Touch(int segment, int line) const {
     EachRow(segment, line, [&](auto tag, const QuantPlanes& p, int at, int) {
       PrefetchWords<decltype(tag)::kFormat>(p, at);
@@ -357,6 +377,7 @@ class QuantGemv {
       }
       Multiply(a_.segments[item.segment].w.format, x, line, y);
       if (more) Load(next, next_line);
+      if constexpr (kAhead) TouchAhead();
       if (last) {
         done(item, y, next, more);
         if (!more) return;
@@ -482,6 +503,7 @@ class QuantGemv {
   int place_[kQuantUnit] = {}, blocks_ = 0;
   int64_t apart_ = 0;
   QuantWords words_[kQuantUnit];
+  Ahead ahead_;
   bool live_ = false;  // this wave writes
   int tokens_ = 0;     // rows of x that there are
   float added_ = 0;

@@ -1,0 +1,16 @@
+#include "vt/gpu/tiles/linear_skinny.h"
+
+namespace vt::gpu {
+
+// Those of linear_skinny_f16.cu for large matrices.
+#define KERNEL(name, ...)                                                              \
+  GPU_KERNEL_BLOCKS(linear_##name##_1x2_deep_f16, SkinnyArgs, kLinearDeepThreads, 2) { \
+    SkinnyLinear<::gpu::f16, 1, 2, __VA_ARGS__, true>(args);                           \
+  }
+KERNEL(direct, false, LinearInput::kPlain)
+KERNEL(staged, true, LinearInput::kPlain)
+KERNEL(norm, true, LinearInput::kNorm)
+KERNEL(sandwich, true, LinearInput::kNormAddNorm)
+#undef KERNEL
+
+}  // namespace vt::gpu
