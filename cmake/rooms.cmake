@@ -1,3 +1,12 @@
+# A third of the compiler's work is to read the same few headers for every file: here they are read once for all rooms, and
+# once for all tests. Not where ccache is, which would have to be told of them and gives more. Files include what they use
+# all the same: where ccache is nothing is precompiled.
+set(precompile ON)
+if(CCACHE)
+  set(precompile OFF)
+endif()
+option(VLLM_PRECOMPILE "Precompile the headers that most files include" ${precompile})
+
 # One call a room (a folder of src/): its sources become an OBJECT library `room_<name>` and its *_test.cc files one
 # test program `<name>_test`, each gtest case a ctest case.
 #
@@ -7,6 +16,9 @@ function(vllm_room name)
   add_library(room_${name} OBJECT ${ARG_SOURCES})
   target_include_directories(room_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(room_${name} PUBLIC ${ARG_DEPS} Boost::headers Threads::Threads)
+  if(VLLM_PRECOMPILE)
+    target_precompile_headers(room_${name} REUSE_FROM room_headers)
+  endif()
   if(VLLM_BUILD_TESTS AND ARG_TESTS)
     vllm_test(${name}_test SOURCES ${ARG_TESTS} DEPS room_${name} ${ARG_DEPS})
   endif()
@@ -27,6 +39,9 @@ function(vllm_test name)
   target_compile_definitions(${name} PRIVATE VLLM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" VLLM_BINARY_DIR="${CMAKE_BINARY_DIR}")
   target_compile_options(${name} PRIVATE ${VLLM_TEST_FLAGS} ${VLLM_OUTER_FLAGS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  if(VLLM_PRECOMPILE)
+    target_precompile_headers(${name} REUSE_FROM test_headers)
+  endif()
   if(VLLM_TEST_SHARDS)
     foreach(shard RANGE 1 ${VLLM_TEST_SHARDS})
       math(EXPR index "${shard} - 1")
@@ -37,5 +52,21 @@ function(vllm_test name)
   else()
     gtest_discover_tests(${name} TEST_PREFIX "${ARG_PREFIX}" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
                          PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()
+
+# What the precompiled headers are compiled with is what every room and every test is compiled with.
+function(vllm_precompile)
+  set(empty ${CMAKE_BINARY_DIR}/empty.cc)
+  file(GENERATE OUTPUT ${empty} CONTENT "")
+  add_library(room_headers OBJECT EXCLUDE_FROM_ALL ${empty})
+  target_link_libraries(room_headers PRIVATE Boost::headers Threads::Threads)
+  target_precompile_headers(room_headers PRIVATE <boost/json/value.hpp> <fmt/format.h>)
+  if(VLLM_BUILD_TESTS)
+    add_library(test_headers OBJECT EXCLUDE_FROM_ALL ${empty})
+    set_target_properties(test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(test_headers PRIVATE ${VLLM_TEST_FLAGS} ${VLLM_OUTER_FLAGS} -fPIE)  # as programs are
+    target_link_libraries(test_headers PRIVATE Boost::headers Threads::Threads GTest::gtest)
+    target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> <boost/json/value.hpp> <fmt/format.h>)
   endif()
 endfunction()

@@ -25,6 +25,11 @@ bool HasAvx512Bf16() {
          __builtin_cpu_supports("avx512f") != 0;
 }
 
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1) != 0;
+}
+
 bool RequestTiles() {
   const unsigned edx = Leaf7(0).edx;  // bits 22, 24, 25: AMX-BF16, AMX-TILE, AMX-INT8
   if ((edx >> 22 & 1) == 0 || (edx >> 24 & 1) == 0 || (edx >> 25 & 1) == 0) return false;
@@ -39,6 +44,7 @@ bool RequestTiles() {
 
 namespace base::os {
 bool HasAvx512Bf16() { return false; }
+bool HasF16c() { return false; }
 bool RequestTiles() { return false; }
 }  // namespace base::os
 

@@ -18,7 +18,7 @@ struct Isa {
 bool Avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("fma") && base::os::HasF16c();
 }
 bool Vnni() { return Avx512() && __builtin_cpu_supports("avx512vnni") != 0; }
 bool Bf16() { return Vnni() && base::os::HasAvx512Bf16(); }
@@ -36,7 +36,7 @@ std::vector<Isa> Isas() {
   all.push_back({"avx2",
                  [] {
                    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("f16c") > 0;
+                          base::os::HasF16c();
                  },
                  KernelsAvx2});
 #endif
