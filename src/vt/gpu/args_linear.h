@@ -39,9 +39,6 @@ struct SkinnyArgs {
   int32_t k = 0, pitch = 0;
   int32_t units = 1, parts_log2 = 0, groups_log2 = 0;
   int32_t out_f32 = 0;
-  // Whether the next kernel starts behind the products only. Of one that starts before, blocks
-  // gather where there is room first, which large products would wait for.
-  int32_t late = 0;
   RowFn act = RowFn::kNone;  // else an act_mul's
   // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from
   // this byte on) the waves' partial products, [waves][most_rows][columns of a unit].

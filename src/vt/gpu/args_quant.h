@@ -173,7 +173,7 @@ inline constexpr int kQuantGemvThreads = 256;
 // Of a block that quantises its row for itself: as few as can be do.
 inline constexpr int kQuantFromThreads = 768;
 inline constexpr int kQuantFetch = 4;  // lines of a wave that are brought near at once
-inline constexpr int kQuantExpertsUpThreads = 384;
+inline constexpr int kQuantExpertsUpThreads = 512;
 
 // A row of values.
 struct TypedRow {

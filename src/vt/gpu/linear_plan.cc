@@ -17,8 +17,8 @@ constexpr int64_t kWavesOfUnit = 16;
 constexpr int64_t kMostThreads = 512;  // of a block, as the kernels are declared
 // Shared memory that a staged x may take: a multiprocessor should hold two blocks.
 constexpr int64_t kMostStagedBytes = 100 << 10;
-// Weights for which the next kernel has to wait.
-constexpr int64_t kLateBytes = 24 << 20;
+// Of weights, which take longer than what an early launch hides.
+constexpr int64_t kLargeBytes = 32 << 20;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
 
   int64_t weight_rows = 0;
   for (const int64_t rows : shape.segments) weight_rows += rows;
-  skinny.late = weight_rows * PitchOf(shape.k) * value_bytes >= kLateBytes;
+  skinny.large = weight_rows * PitchOf(shape.k) * value_bytes >= kLargeBytes;
 
   // k is split so that each multiprocessor has work for all the waves it holds, if there is any.
   const int64_t most_waves = kMostThreads / device.properties.wave;
@@ -68,7 +68,7 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
   // RDNA's and CDNA's registers hold no more.
-  skinny.deep = skinny.late && device.cuda && value_bytes == 2 && skinny.token_tiles == 1 &&
+  skinny.deep = skinny.large && device.cuda && value_bytes == 2 && skinny.token_tiles == 1 &&
                 skinny.weight_tiles == 2 && skinny.waves * 32 <= kLinearDeepThreads;
 
   if (skinny.staged) {

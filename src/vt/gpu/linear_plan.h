@@ -34,7 +34,7 @@ struct LinearPlan {
   int waves = 8;             // a block
   int parts = 1;             // waves that share a unit's k
   int columns = 8;           // output columns of a unit
-  bool late = false;         // SkinnyArgs::late
+  bool large = false;        // weights; see LaunchConfig::alone
   bool deep = false;         // more weights under way
   int64_t staged_pitch = 0;  // values
   int64_t partials = 0;      // bytes before the partial sums in shared memory

@@ -179,7 +179,6 @@ class Compiler {
     a.parts_log2 = std::countr_zero(static_cast<unsigned>(plan_.parts));
     a.groups_log2 = std::countr_zero(static_cast<unsigned>(groups));
     a.out_f32 = OutIsF32() ? 1 : 0;
-    a.late = plan_.late ? 1 : 0;
     a.act = l_.act;
     a.segment_count = static_cast<int32_t>(end - begin);
     a.units = 0;
@@ -199,6 +198,7 @@ class Compiler {
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
     config.early = true;
+    config.alone = plan_.large;
     c_.Emit(id_,
             fmt::format("linear_{}_{}x{}{}", InputName(), plan_.token_tiles, plan_.weight_tiles,
                         plan_.deep ? "_deep" : ""),

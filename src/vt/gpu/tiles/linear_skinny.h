@@ -281,7 +281,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
-  if (a.late == 0) ::gpu::launch_dependents();
+  ::gpu::launch_dependents();
   const int parts = 1 << a.parts_log2, groups = 1 << a.groups_log2;
   const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
   const int unit = ::gpu::block() * groups + group;
@@ -385,7 +385,6 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
     }
   }
 
-  if (a.late != 0) ::gpu::launch_dependents();
   if (kStaged) staged.Finish();
   // [waves][tokens][columns]
 
