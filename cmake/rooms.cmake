@@ -1,6 +1,6 @@
 # A third of the compiler's work is to read the same few headers for every file: here they are read once for all rooms, and
 # once for all tests. Not where ccache is, which would have to be told of them and gives more. Files include what they use
-# all the same: where ccache is nothing is precompiled.
+# all the same: where ccache is nothing is precompiled, nor for the fuzzers, whose rooms have flags of their own.
 set(precompile ON)
 if(CCACHE)
   set(precompile OFF)
