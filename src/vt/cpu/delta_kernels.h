@@ -137,6 +137,10 @@ inline void DeltaOne(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
     for (; i + 4 <= dk; i += 4) {  // four rows: sums come through the cache a quarter as often
       const float* s = t.read + i * dv;
       for (int64_t c = 0; c < dv; c += kNr) {
+        // The next four rows, a quarter of a vector's columns of each in turn: a state is larger
+        // than what prefetchers that stop at a page's end get ahead in.
+        for (int64_t line = 0; line < 4 * kNr; line += 16)
+          __builtin_prefetch(s + 4 * (dv + c) + line);
         vf sum = Load(known + c), product = Load(out + c);
         for (int64_t r = 0; r < 4; ++r) {
           const vf v = Load(s + r * dv + c);
