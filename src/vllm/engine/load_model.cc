@@ -37,17 +37,12 @@ std::vector<int32_t> EndIds(const LoadedModel& model) {
   return ids;
 }
 
-DType PlainIfDense(const weights::TensorInfo& info) {
-  return info.dense && vt::ir::IsQuantised(info.dtype) ? DType::kF16 : info.dtype;
-}
-
-// The type in which a tensor is held: vectors (norms, biases) always in f32, matrices as the device
-// says unless f32 is asked for.
-DType HeldType(const weights::TensorInfo& info, const LoadOptions& options,
-               const vt::ir::Target* target) {
+// The type in which a graph is offered a tensor: vectors (norms, biases) always in f32, matrices as
+// the device says unless f32 is asked for. It is held as the graph takes it.
+DType OfferedType(const weights::TensorInfo& info, const LoadOptions& options,
+                  const vt::ir::Target* target) {
   if (info.shape.size() < 2 || options.dtype == "float32") return DType::kF32;
-  const DType stored = PlainIfDense(info);
-  return target != nullptr ? target->HeldFormat(stored) : stored;
+  return target != nullptr ? target->HeldFormat(info.dtype) : info.dtype;
 }
 
 // The type of cached keys and values: that of values between nodes, but half of f32's size unless
@@ -160,7 +155,7 @@ struct WeightPlan {
 };
 
 void LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Graph& graph,
-                   const LoadOptions& options, const vt::Backend& backend, WeightPlan& plan) {
+                   const vt::Backend& backend, WeightPlan& plan) {
   constexpr int64_t kAlignment = 64;
   std::map<std::string, vt::ir::WeightUse> uses = UsesOf(graph);
   for (const vt::ir::Node& node : graph.nodes) {
@@ -172,7 +167,7 @@ void LayOutWeights(const weights::Checkpoint& checkpoint, const vt::ir::Graph& g
       const int64_t rows = CountOf(info) / std::max<int64_t>(columns * matrices, 1);
       WeightPlan::One& one = plan.all.emplace_back();
       one.name = use->first;
-      one.weight.format = HeldType(info, options, &backend);
+      one.weight.format = graph.value(v).dtype;
       one.weight.layout = backend.LayoutFor(one.weight.format, rows, columns, use->second);
       one.offset = plan.bytes;
       one.bytes = matrices * one.weight.layout.bytes;
@@ -199,18 +194,18 @@ base::Status LoadMatrix(const weights::Checkpoint& checkpoint, const WeightPlan:
     checkpoint.DropBytes(one.name, begin + from, begin + to);
   };
   std::vector<float> floats;
-  std::vector<std::byte> plain;
+  std::vector<std::byte> halves;
   if (one.weight.format == DType::kF32 && info.dtype != DType::kF32) {
     view.format = DType::kF32;
     floats = ToFloats(info.dtype, *data, count);
     view.data = reinterpret_cast<const std::byte*>(floats.data());
     view.release = {};
-  } else if (PlainIfDense(info) != info.dtype) {
-    view.format = PlainIfDense(info);
+  } else if (one.weight.format == DType::kF16 && vt::ir::IsQuantised(info.dtype)) {
+    view.format = DType::kF16;
     floats = ToFloats(info.dtype, *data, count);
-    plain.resize(static_cast<size_t>(vt::ir::Bytes(view.format, count)));
-    vt::ir::Quantize(view.format, floats.data(), plain.data(), count);
-    view.data = plain.data();
+    halves.resize(static_cast<size_t>(vt::ir::Bytes(view.format, count)));
+    vt::ir::Quantize(view.format, floats.data(), halves.data(), count);
+    view.data = halves.data();
     view.release = {};
   }
   return backend.Repack(view, one.weight.layout, memory);
@@ -316,7 +311,7 @@ base::Result<vt::ir::Graph> BuildGraph(const weights::Checkpoint& checkpoint,
       [&](const std::string& name) -> std::optional<vt::ir::WeightInfo> {
         const weights::TensorInfo* info = checkpoint.Find(name);
         if (info == nullptr) return std::nullopt;
-        return vt::ir::WeightInfo{HeldType(*info, options, target), info->shape};
+        return vt::ir::WeightInfo{OfferedType(*info, options, target), info->shape};
       },
       {.dtype = CacheType(options, target),
        .block_size = options.block_size,
@@ -465,8 +460,8 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
 
   if (const base::Status s = SettleSnapshots(options, *model); !s) return s.error();
   WeightPlan laid_out;
-  LayOutWeights(checkpoint, model->graph, options, *model->backend, laid_out);
-  LayOutWeights(checkpoint, model->media_graph, options, *model->backend, laid_out);
+  LayOutWeights(checkpoint, model->graph, *model->backend, laid_out);
+  LayOutWeights(checkpoint, model->media_graph, *model->backend, laid_out);
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   StepOptions steps = StepsOf(options, model->encoder, vt::UseGraphs(platform, *model->backend));

@@ -98,15 +98,9 @@ base::Status SplitKvB(const Config& c, int64_t, weights::LayerTensors& t) {
   const Sizes s(c);
   const std::string p = "self_attn.", key = p + "k_b_proj.weight", value = p + "v_b_proj.weight";
   const int64_t head = (s.nope + s.value) * s.rank;
-  base::Status status =
-      t.View(p + "kv_b_proj.weight", {s.heads * (s.nope + s.value), s.rank},
-             {{key, 0, {s.heads, s.rank, s.nope}, {head, 1, s.rank}},
-              {value, s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}});
-  for (const std::string& name : {key, value}) {
-    const auto made = t.tensors().find(t.prefix() + name);
-    if (made != t.tensors().end()) made->second.dense = true;
-  }
-  return status;
+  return t.View(p + "kv_b_proj.weight", {s.heads * (s.nope + s.value), s.rank},
+                {{key, 0, {s.heads, s.rank, s.nope}, {head, 1, s.rank}},
+                 {value, s.nope * s.rank, {s.heads, s.value, s.rank}, {head, s.rank, 1}}});
 }
 
 base::Status ReadOptions(const boost::json::object& o, Config& c) {

@@ -54,7 +54,6 @@ struct TensorInfo {
   // Of one with strides whose pieces are in a block format, and which is f32 when it is read: that
   // format.
   std::optional<vt::ir::DType> stored = std::nullopt;
-  bool dense = false;  // is held in a plain type whatever it is stored as: matrices of heads
 };
 
 // After Open, const methods are thread-safe.

@@ -251,7 +251,11 @@ ValueId Builder::HeadLinear(ValueId x, const std::string& name, int64_t out) {
     return kNone;
   }
   const int64_t heads = shape[1].At({}), k = shape[2].At({});
-  return Emit(Op::kHeadLinear, name, {x, Weight(name + ".weight", {heads, out, k})});
+  const ValueId w = Weight(name + ".weight", {heads, out, k});
+  // Such matrices are few: devices have one kernel for plain ones instead of one a format.
+  DType& held = graph_.values[static_cast<size_t>(w)].dtype;
+  if (IsQuantised(held)) held = DType::kF16;
+  return Emit(Op::kHeadLinear, name, {x, w});
 }
 
 ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionAttrs& attrs,

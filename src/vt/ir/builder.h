@@ -86,7 +86,8 @@ class Builder {
   // The same with a latent cache (attrs.v_dim): latent [T, 1, D] -> [T, H * v_dim].
   ValueId LatentAttention(ValueId q, ValueId latent, const AttentionAttrs& attrs,
                           const std::string& name);
-  // x [T, H, K] by weight "<name>.weight" [H, out, K] -> [T, H, out].
+  // x [T, H, K] by weight "<name>.weight" [H, out, K] -> [T, H, out]. A quantised weight is to be
+  // held as f16.
   ValueId HeadLinear(ValueId x, const std::string& name, int64_t out);
   ValueId Concat(ValueId a, ValueId b);  // of the last dimension
 

@@ -35,6 +35,25 @@ std::vector<float> DataOf(const std::string& name, size_t count) {
 
 Tensor I(std::vector<int32_t> values) { return {{}, {}, std::move(values)}; }
 
+TEST(HeadLinear, AQuantisedMatrixIsTakenAsHalves) {
+  for (const auto& [stored, held] : {std::pair{DType::kF8_32, DType::kF16},
+                                     {DType::kQ4_K, DType::kF16},
+                                     {DType::kBF16, DType::kBF16},
+                                     {DType::kF32, DType::kF32}}) {
+    Builder b("m",
+              [t = stored](const std::string& name) -> std::optional<WeightInfo> {
+                if (name == "x.weight") return WeightInfo{DType::kF32, {10, 512}};
+                return WeightInfo{t, {2, 7, 256}};
+              },
+              {});
+    const ValueId y = b.HeadLinear(b.Heads(b.Embed("x.weight", 10, 512), 2, 256), "l", 7);
+    auto g = b.Finish({y});
+    ASSERT_TRUE(g) << g.error().message;
+    EXPECT_EQ(g->value(g->nodes.back().inputs[1]).dtype, held) << Name(stored);
+    EXPECT_EQ(g->value(y).shape, (Shape{T(), Dim(2), Dim(7)}));
+  }
+}
+
 TEST(LatentAttention, TheCacheHoldsOneVectorAToken) {
   for (const auto& [rank, rope] : {std::pair<int64_t, int64_t>{512, 64}, {24, 8}}) {
     for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8_E4M3}) {
