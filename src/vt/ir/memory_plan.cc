@@ -26,7 +26,9 @@ struct View {
 // The view that a reshape or slice of `source` can be, or none when the result has to be copied.
 View ViewOf(const Node& node, const Value& in, const View& source, const Value& out,
             const Bucket& b) {
-  if (source.buffer == kNone || !IsView(node.op) || in.shape.empty() || out.shape.empty())
+  // A result of another type is a conversion.
+  if (source.buffer == kNone || !IsView(node.op) || in.dtype != out.dtype || in.shape.empty() ||
+      out.shape.empty())
     return {};
   if (node.op == Op::kSlice) {
     // Inner dimensions stay dense only when there is nothing between the first and the last.

@@ -623,6 +623,16 @@ TEST(PlanMemory, ASliceBetweenHeadsIsACopy) {
   EXPECT_EQ(plan.places[static_cast<size_t>(s)].row_stride, 16);
 }
 
+TEST(PlanMemory, AReshapeToAnotherTypeIsACopy) {
+  Builder b("m", AnyWeights({{"e.weight", {DType::kF32, {9, 32}}}}), {});
+  const ValueId x = b.Embed("e.weight", 9, 32), y = b.Heads(x, 2, 16);
+  auto g = b.Finish({y});
+  ASSERT_TRUE(g);
+  EXPECT_EQ(PlanMemory(*g, kBucket).places[static_cast<size_t>(y)].buffer, x);
+  g->values[static_cast<size_t>(y)].dtype = DType::kBF16;
+  EXPECT_EQ(PlanMemory(*g, kBucket).places[static_cast<size_t>(y)].buffer, y);
+}
+
 TEST(PlanMemory, IsDeterministic) {
   const Plan a = Lower(Block().graph, FakeTarget(), kBucket),
              b = Lower(Block().graph, FakeTarget(), kBucket);
