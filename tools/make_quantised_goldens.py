@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 import transformers
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
-from make_model_goldens import prompts, random_model, rope, write_golden, write_tokenizer
+from golden_models import rope
+from make_model_goldens import prompts, random_model, write_golden, write_tokenizer
 from safetensors.torch import load_file, save_file
 
 LLAMA = ("Llama", dict(rope_parameters=rope(), intermediate_size=96, tie_word_embeddings=True))
