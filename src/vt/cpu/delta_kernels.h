@@ -137,8 +137,8 @@ inline void DeltaOne(const DeltaArgs& a, const DeltaTile& t, float* scratch) {
     for (; i + 4 <= dk; i += 4) {  // four rows: sums come through the cache a quarter as often
       const float* s = t.read + i * dv;
       for (int64_t c = 0; c < dv; c += kNr) {
-        // The next four rows, a quarter of a vector's columns of each in turn: a state is larger
-        // than what prefetchers that stop at a page's end get ahead in.
+        // As much of the next four rows as this turn reads of these: a state does not stay in the
+        // caches from one token to the next, and prefetchers stop where a page ends.
         for (int64_t line = 0; line < 4 * kNr; line += 16)
           __builtin_prefetch(s + 4 * (dv + c) + line);
         vf sum = Load(known + c), product = Load(out + c);
