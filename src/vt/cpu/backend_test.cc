@@ -256,6 +256,19 @@ TEST_P(StepOnCpu, LogitsMatchTheInterpreterInMixedBatchesAndDecode) {
 INSTANTIATE_TEST_SUITE_P(Cpu, StepOnCpu, testing::ValuesIn(AvailableIsas()),
                          [](const auto& i) { return i.param; });
 
+// Around the sizes from which on memory comes in huge pages.
+TEST(CpuMemory, OfAnySizeIsAlignedAndWritableToItsEnd) {
+  const auto b = Open("scalar", 1);
+  for (const int64_t bytes : {1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3}) {
+    const auto p = b->Allocate(bytes);
+    ASSERT_TRUE(p.ok()) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*p) % 256, 0u) << bytes;
+    std::memset(*p, 0xab, static_cast<size_t>(bytes));
+    EXPECT_EQ(static_cast<unsigned char*>(*p)[bytes - 1], 0xab) << bytes;
+    b->Free(*p);
+  }
+}
+
 TEST(CpuBackend, RefusesMoreMemoryThanThereIs) {
   const auto b = Open("scalar", 1);
   const auto p = b->Allocate(int64_t{1} << 50);
