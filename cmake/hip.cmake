@@ -45,13 +45,17 @@ function(vt_compile_hip variable)
   set(code ${${variable}})
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/code)
   file(MAKE_DIRECTORY ${folder})
+  set(launcher "")
+  if(CCACHE)
+    set(launcher ${CCACHE})
+  endif()
   foreach(file ${ARG_FILES})
     get_filename_component(name ${file} NAME_WE)
     get_filename_component(file ${file} ABSOLUTE)
     foreach(arch ${archs})
       set(out ${folder}/${name}.${arch}.co)
       add_custom_command(OUTPUT ${out}
-        COMMAND ${CCACHE} ${VLLM_HIP_COMPILER} ${flags} --offload-arch=${arch} -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/src
+        COMMAND ${launcher} ${VLLM_HIP_COMPILER} ${flags} --offload-arch=${arch} -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/src
           -MD -MF ${out}.d -c ${file} -o ${out}
         DEPENDS ${file} DEPFILE ${out}.d COMMENT "Kernels ${name} for ${arch}" VERBATIM COMMAND_EXPAND_LISTS)
       list(APPEND code "${name}|${arch}|${out}")

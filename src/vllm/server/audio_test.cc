@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "base/os/file.h"
 #include "vllm/server/json_text.h"
@@ -237,6 +239,9 @@ TEST_F(HearingService, EndsWithTheErrorWhereTheEngineFails) {
     EXPECT_EQ(x->status, 500);
     EXPECT_NE(x->body.find("the device is gone"), std::string::npos) << x->body;
   }
+  // A session goes right behind its answer.
+  for (int i = 0; i < 60000 && service_->sessions() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(service_->sessions(), 0u);
   fake_->FailAfter(INT64_MAX, "");
   EXPECT_EQ(Transcribe(file)->status, 200);
