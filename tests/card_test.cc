@@ -28,37 +28,8 @@ class CardTest : public ::testing::TestWithParam<Param> {
  protected:
   void SetUp() override { golden_ = testing::LoadGolden(std::get<0>(GetParam())); }
 
-  engine::LoadOptions OptionsOf(const std::string& dtype, int64_t length) const {
-    engine::LoadOptions o = testing::Float32Options(
-        golden_.path, golden_.context_is_prompt_length ? length : int64_t{64});
-    o.device = std::get<1>(GetParam());
-    o.dtype = dtype;
-    if (dtype != "float32") o.kv_cache_dtype = "auto";
-    o.kv_cache_memory = 16 << 20;
-    o.max_num_batched_tokens = 32;
-    return o;
-  }
-
-  // The worst error of all prompts: a prefill, chunks, single tokens, in turn.
   double Worst(const std::string& dtype) {
-    std::unique_ptr<engine::Llm> llm;
-    double worst = 0;
-    for (size_t p = 0; p < golden_.prompts.size(); ++p) {
-      if (!llm || golden_.context_is_prompt_length) {
-        llm.reset();
-        auto loaded =
-            engine::Llm::Load(OptionsOf(dtype, static_cast<int64_t>(golden_.prompts[p].size())));
-        if (!loaded) {
-          ADD_FAILURE() << loaded.error().message;
-          return 1;
-        }
-        llm = *std::move(loaded);
-      }
-      const std::vector<int64_t> cuts =
-          std::vector<std::vector<int64_t>>{{32}, {3, 1, 7, 2, 16, 5}, {1}}[p % 3];
-      const std::vector<float> rows = testing::Forward(*llm, golden_.prompts[p], cuts);
-      worst = std::max(worst, testing::RelativeError(rows, golden_.logits[p], golden_.vocab));
-    }
+    const double worst = testing::WorstErrorOn(golden_, std::get<1>(GetParam()), dtype);
     std::cout << dtype << ": worst error " << worst << "\n";
     return worst;
   }
@@ -78,7 +49,7 @@ TEST_P(CardTest, ReplayedStepsGiveTheTokensOfEagerOnes) {
   if (golden_.context_is_prompt_length) GTEST_SKIP() << "its context is its prompt's length";
   std::vector<std::vector<int32_t>> answers;
   for (const bool eager : {true, false}) {
-    engine::LoadOptions o = OptionsOf("bfloat16", 64);
+    engine::LoadOptions o = testing::CardOptions(golden_, std::get<1>(GetParam()), "bfloat16");
     o.score_prompts = false;
     o.enforce_eager = eager;
     auto llm = engine::Llm::Load(o);

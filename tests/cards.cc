@@ -11,8 +11,8 @@ std::vector<std::string> Cards() {
   for (vt::Platform* platform : registry.platforms()) {
     if (platform->Name() != "cuda" && platform->Name() != "rocm") continue;
     std::string why;
-    for (size_t i = 0; i < platform->Devices(&why).size(); ++i)
-      cards.push_back(fmt::format("{}:{}", platform->Name(), i));
+    const size_t count = platform->Devices(&why).size();
+    for (size_t i = 0; i < count; ++i) cards.push_back(fmt::format("{}:{}", platform->Name(), i));
   }
   return cards;
 }

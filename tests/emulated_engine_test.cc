@@ -51,32 +51,9 @@ TEST_P(ModelEmulated, EqualsTransformers) {
   const auto& [name, device, dtype, tolerance] = GetParam();
   const ModelGolden golden = testing::LoadGolden(name);
   ASSERT_GE(golden.prompts.size(), 2u);
-  std::unique_ptr<engine::Llm> llm;
-  double worst = 0;
-  for (size_t p = 0; p < golden.prompts.size(); ++p) {
-    const auto length = static_cast<int64_t>(golden.prompts[p].size());
-    if (!llm || golden.context_is_prompt_length) {
-      engine::LoadOptions o = testing::Float32Options(
-          golden.path, golden.context_is_prompt_length ? length : int64_t{64});
-      o.device = device;
-      o.dtype = dtype;
-      if (dtype != "float32") o.kv_cache_dtype = "auto";
-      o.kv_cache_memory = 1 << 20;
-      o.max_num_batched_tokens = 32;
-      auto loaded = engine::Llm::Load(o);
-      ASSERT_TRUE(loaded) << loaded.error().message;
-      llm = *std::move(loaded);
-    }
-    // A prefill, chunks, single tokens, in turn.
-    const std::vector<int64_t> cuts =
-        std::vector<std::vector<int64_t>>{{32}, {3, 1, 7, 2, 16, 5}, {1}}[p % 3];
-    const std::vector<float> rows = testing::Forward(*llm, golden.prompts[p], cuts);
-    const double error = testing::RelativeError(rows, golden.logits[p], golden.vocab);
-    EXPECT_LE(error, tolerance) << "prompt of " << length << " tokens";
-    worst = std::max(worst, error);
-  }
+  const double worst = testing::WorstErrorOn(golden, device, dtype);
+  EXPECT_LE(worst, tolerance);
   RecordProperty("worst", fmt::format("{:.2e}", worst));
-  llm.reset();
   EXPECT_EQ(ReportOf(device).left, "");
 }
 
@@ -122,12 +99,7 @@ class QuantisedEmulated : public ::testing::TestWithParam<std::string> {};
 // middle one of a prompt's positions is what is asked for.
 TEST_P(QuantisedEmulated, InBFloat16MostPositionsAreCloseToTransformers) {
   const ModelGolden golden = testing::LoadGolden(GetParam());
-  engine::LoadOptions o = testing::Float32Options(golden.path, 64);
-  o.device = "emulated";
-  o.dtype = "bfloat16";
-  o.kv_cache_dtype = "auto";
-  o.kv_cache_memory = 1 << 20;
-  o.max_num_batched_tokens = 32;
+  const engine::LoadOptions o = testing::CardOptions(golden, "emulated", "bfloat16");
   auto llm = engine::Llm::Load(o);
   ASSERT_TRUE(llm) << llm.error().message;
   const auto longest =

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace vllm::testing {
@@ -30,6 +31,39 @@ std::unique_ptr<engine::Llm> LoadFloat32(const std::string& path, int64_t max_mo
     return nullptr;
   }
   return *std::move(llm);
+}
+
+engine::LoadOptions CardOptions(const ModelGolden& golden, const std::string& device,
+                                const std::string& dtype, int64_t max_model_len) {
+  engine::LoadOptions o = Float32Options(golden.path, max_model_len);
+  o.device = device;
+  o.dtype = dtype;
+  if (dtype != "float32") o.kv_cache_dtype = "auto";
+  o.kv_cache_memory = 1 << 20;
+  o.max_num_batched_tokens = 32;
+  return o;
+}
+
+double WorstErrorOn(const ModelGolden& golden, const std::string& device,
+                    const std::string& dtype) {
+  const std::vector<std::vector<int64_t>> cuts = {{32}, {3, 1, 7, 2, 16, 5}, {1}};
+  std::unique_ptr<engine::Llm> llm;
+  double worst = 0;
+  for (size_t p = 0; p < golden.prompts.size(); ++p) {
+    const auto length = static_cast<int64_t>(golden.prompts[p].size());
+    if (!llm || golden.context_is_prompt_length) {
+      auto loaded = engine::Llm::Load(
+          CardOptions(golden, device, dtype, golden.context_is_prompt_length ? length : 64));
+      if (!loaded) {
+        ADD_FAILURE() << loaded.error().message;
+        return std::numeric_limits<double>::infinity();
+      }
+      llm = *std::move(loaded);
+    }
+    const std::vector<float> rows = Forward(*llm, golden.prompts[p], cuts[p % cuts.size()]);
+    worst = std::max(worst, RelativeError(rows, golden.logits[p], golden.vocab));
+  }
+  return worst;
 }
 
 std::vector<float> Forward(engine::Llm& llm, std::span<const int32_t> ids,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/model_golden.h"
 #include "vllm/engine/llm.h"
 
 namespace vllm::testing {
@@ -17,6 +18,13 @@ engine::LoadOptions Float32Options(const std::string& path, int64_t max_model_le
 // Null, and a failed test, where loading with these options fails.
 std::unique_ptr<engine::Llm> LoadFloat32(const std::string& path, int64_t max_model_len,
                                          int64_t max_num_seqs = 1);
+
+// The same of a golden on a GPU, with values of `dtype` and a cache of what goes with them.
+engine::LoadOptions CardOptions(const ModelGolden& golden, const std::string& device,
+                                const std::string& dtype, int64_t max_model_len = 64);
+// The worst error of a golden's prompts there: a prefill, chunks, single tokens, in turn. Infinite,
+// and a failed test, where loading fails.
+double WorstErrorOn(const ModelGolden& golden, const std::string& device, const std::string& dtype);
 
 // Logits of every token of `ids` in sequence slot 0, cut into steps of `cuts` tokens (the last one
 // repeats).

@@ -33,8 +33,8 @@ base::Result<ClassHead> LoadClassHead(const std::string& path, int64_t classes) 
     head.scale = ClassHead::Scale::kSigmoid;
   } else if (!problem->empty() && *problem != "single_label_classification") {
     return base::Error{base::Code::kUnsupported,
-                       fmt::format("{}: problem_type '{}' is not implemented: regression, "
-                                   "single_label_classification and multi_label_classification are",
+                       fmt::format("{}: problem_type '{}' is none of regression, "
+                                   "single_label_classification and multi_label_classification",
                                    file, base::Printable(*problem))};
   }
   return head;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/base64.h"
 #include "base/os/file.h"
 #include "vllm/server/json_text.h"
 #include "vllm/server/multipart.h"
@@ -81,11 +82,11 @@ TEST(Base64, IsReadStrictly) {
   for (const std::string& bytes : {std::string(""), std::string("a"), std::string("ab"),
                                    std::string("abc"), std::string("\0\xFF\x10\x80", 4)}) {
     std::string text;
-    AppendBase64(bytes, text);
-    EXPECT_EQ(DecodeBase64(text), bytes);
+    base::AppendBase64(bytes, text);
+    EXPECT_EQ(base::DecodeBase64(text), bytes);
   }
   for (const char* bad : {"a", "ab", "abc", "a===", "====", "ab=c", "ab c", "\xC3\xA4=="})
-    EXPECT_EQ(DecodeBase64(bad), std::nullopt) << bad;
+    EXPECT_EQ(base::DecodeBase64(bad), std::nullopt) << bad;
 }
 
 class HearingService : public ::testing::Test {
@@ -272,7 +273,7 @@ TEST_F(HearingService, RefusesFormsInASentence) {
 
 TEST_F(HearingService, HearsInConversations) {
   std::string data;
-  AppendBase64(ToneFile(), data);
+  base::AppendBase64(ToneFile(), data);
   const auto message = [](const std::string& parts) {
     return R"({"messages":[{"role":"user","content":[)" + parts + "]}]}";
   };

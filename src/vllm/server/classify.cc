@@ -1,6 +1,5 @@
 // /v1/classify, as vLLM's API has it: of each text the probabilities of a model's classes.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/strings.h"
@@ -39,14 +38,7 @@ class ClassifySession : public VectorSession {
 
  protected:
   std::string Answer(std::vector<std::vector<float>> scores) override {
-    std::string out = R"({"id":")" + NewId("classify-") + R"(","object":"list","created":)";
-    AppendInt(std::chrono::duration_cast<std::chrono::seconds>(
-                  std::chrono::system_clock::now().time_since_epoch())
-                  .count(),
-              out);
-    out += R"(,"model":)";
-    AppendJsonString(model_, out);
-    out += R"(,"data":[)";
+    std::string out = ListBegin("classify-", model_);
     for (size_t i = 0; i < scores.size(); ++i) {
       std::vector<float>& probs = scores[i];
       ToProbabilities(head_.scale, probs);

@@ -33,6 +33,18 @@ std::string NewId(std::string_view prefix) {
   return fmt::format("{}{:016x}{:016x}", prefix, Random()(), Random()());
 }
 
+std::string ListBegin(std::string_view prefix, std::string_view model) {
+  std::string out = R"({"id":")" + NewId(prefix) + R"(","object":"list","created":)";
+  AppendInt(std::chrono::duration_cast<std::chrono::seconds>(
+                std::chrono::system_clock::now().time_since_epoch())
+                .count(),
+            out);
+  out += R"(,"model":)";
+  AppendJsonString(model, out);
+  out += R"(,"data":[)";
+  return out;
+}
+
 std::vector<PromptEntry> PromptEntries(const text::Tokenizer& tokenizer,
                                        const std::vector<int32_t>& ids,
                                        const std::vector<engine::TokenLogprobs>& scored,

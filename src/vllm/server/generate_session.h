@@ -73,5 +73,7 @@ std::vector<PromptEntry> PromptEntries(const text::Tokenizer& tokenizer,
 std::string NewCallId();
 // `prefix` and 32 hexadecimal digits.
 std::string NewId(std::string_view prefix);
+// The answer of a list as far as into its "data": the id begins with `prefix`.
+std::string ListBegin(std::string_view prefix, std::string_view model);
 
 }  // namespace vllm::server

@@ -62,18 +62,4 @@ void AppendFloat(float value, std::string& out) {
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 
-void AppendBase64(std::string_view bytes, std::string& out) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto at = [&](size_t i) {
-    return i < bytes.size() ? static_cast<uint32_t>(static_cast<unsigned char>(bytes[i])) : 0u;
-  };
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const uint32_t group = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
-    out += kDigits[group >> 18];
-    out += kDigits[group >> 12 & 63];
-    out += i + 1 < bytes.size() ? kDigits[group >> 6 & 63] : '=';
-    out += i + 2 < bytes.size() ? kDigits[group & 63] : '=';
-  }
-}
-
 }  // namespace vllm::server

@@ -16,6 +16,5 @@ void AppendInt(int64_t value, std::string& out);
 // Shortest text that reads back as the same float. Not finite: -9999, as vLLM bounds
 // log-probabilities.
 void AppendFloat(float value, std::string& out);
-void AppendBase64(std::string_view bytes, std::string& out);
 
 }  // namespace vllm::server

@@ -1,7 +1,6 @@
 // Scores of pairs of texts, as vLLM's API has them: of a model with a head for one class the
 // sigmoid of what it says of a pair, of others the cosine between the two texts' embeddings.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -47,14 +46,7 @@ class ScoreSession : public VectorSession {
     return Cosine(vectors_[firsts == 1 ? 0 : i], vectors_[firsts + i]);
   }
   std::string Scores() {
-    std::string out = R"({"id":")" + NewId("score-") + R"(","object":"list","created":)";
-    AppendInt(std::chrono::duration_cast<std::chrono::seconds>(
-                  std::chrono::system_clock::now().time_since_epoch())
-                  .count(),
-              out);
-    out += R"(,"model":)";
-    AppendJsonString(model_, out);
-    out += R"(,"data":[)";
+    std::string out = ListBegin("score-", model_);
     for (size_t i = 0; i < request_.second.size(); ++i) {
       out += i > 0 ? R"(,{"index":)" : R"({"index":)";
       AppendInt(static_cast<int64_t>(i), out);

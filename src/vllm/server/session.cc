@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/base64.h"
 #include "vllm/server/json_text.h"
 
 namespace vllm::server {
@@ -114,7 +115,7 @@ std::string EmbeddingAnswer(const std::string& model, std::vector<std::vector<fl
     out += R"(,"embedding":)";
     if (base64) {
       out += '"';
-      AppendBase64({reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float)}, out);
+      base::AppendBase64({reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float)}, out);
       out += '"';
     } else {
       out += '[';

@@ -4,6 +4,7 @@
 #include <boost/json/object.hpp>
 #include <random>
 
+#include "base/base64.h"
 #include "base/strings.h"
 
 namespace vllm::server {
@@ -38,37 +39,6 @@ ApiError Refusal(const base::Error& error) {
 }
 
 }  // namespace
-
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  const size_t letters = text.size() - padding;
-  std::string out;
-  out.reserve(text.size() / 4 * 3);
-  uint32_t bits = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    int value = 0;
-    if (i >= letters) {
-      value = 0;
-    } else if (c >= 'A' && c <= 'Z') {
-      value = c - 'A';
-    } else if (c >= 'a' && c <= 'z') {
-      value = c - 'a' + 26;
-    } else if (c >= '0' && c <= '9') {
-      value = c - '0' + 52;
-    } else if (c == '+' || c == '/') {
-      value = c == '+' ? 62 : 63;
-    } else {
-      return std::nullopt;
-    }
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    if (i % 4 != 3) continue;
-    for (const int shift : {16, 8, 0}) out += static_cast<char>(bits >> shift & 0xFF);
-  }
-  out.resize(out.size() - padding);
-  return out;
-}
 
 std::variant<std::string, ApiError> Sounds::Add(std::string_view file) {
   if (media_ == nullptr) media_ = std::make_shared<engine::Media>();
@@ -111,7 +81,7 @@ std::optional<ApiError> Sounds::Take(text::ChatInput& chat) {
         return Bad("an input_audio part needs input_audio.data, a file in base64");
       if (++sounds > kMostSounds)
         return Bad(fmt::format("there are more than {} sounds", kMostSounds));
-      const std::optional<std::string> file = DecodeBase64(data->get_string());
+      const std::optional<std::string> file = base::DecodeBase64(data->get_string());
       if (!file) return Bad("input_audio.data is no base64");
       std::variant<std::string, ApiError> place = Add(*file);
       if (auto* e = std::get_if<ApiError>(&place)) {

@@ -38,7 +38,4 @@ class Sounds {
   std::shared_ptr<engine::Media> media_;
 };
 
-// Standard base64 with its padding; nothing where it is malformed.
-std::optional<std::string> DecodeBase64(std::string_view text);
-
 }  // namespace vllm::server

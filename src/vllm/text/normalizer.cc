@@ -1,5 +1,6 @@
 #include "vllm/text/normalizer.h"
 
+#include "base/base64.h"
 #include "vllm/text/json_fields.h"
 #include "vllm/text/regex.h"
 #include "vllm/text/unicode.h"
@@ -238,29 +239,6 @@ class ByteStandIns : public Normalizer {
   }
 };
 
-base::Result<std::string> DecodeBase64(std::string_view s) {
-  std::string out;
-  uint32_t bits = 0;
-  int n = 0;
-  for (const char c : s) {
-    if (c == '=') break;
-    const int v = c >= 'A' && c <= 'Z'   ? c - 'A'
-                  : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                  : c >= '0' && c <= '9' ? c - '0' + 52
-                  : c == '+'             ? 62
-                  : c == '/'             ? 63
-                                         : -1;
-    if (v < 0) return Corrupt("precompiled_charsmap is not base64");
-    bits = bits << 6 | static_cast<uint32_t>(v);
-    n += 6;
-    if (n >= 8) {
-      n -= 8;
-      out.push_back(static_cast<char>(bits >> n & 0xFF));
-    }
-  }
-  return out;
-}
-
 base::Status ParseReplace(const boost::json::object& o, Normalizers* out) {
   auto pattern = PatternField(o, "normalizer Replace");
   if (!pattern.ok()) return pattern.error();
@@ -342,8 +320,8 @@ base::Status Parse(const boost::json::value& json, Normalizers* out) {
   } else if (*type == "Precompiled") {
     auto text = base::JsonString(o, "precompiled_charsmap", "");
     if (!text.ok()) return text.error().In("normalizer Precompiled");
-    auto blob = DecodeBase64(*text);
-    if (!blob.ok()) return blob.error();
+    const std::optional<std::string> blob = base::DecodeBase64(*text);
+    if (!blob) return Corrupt("precompiled_charsmap is not base64");
     if (blob->empty()) return {};
     auto map = MakeCharsMap(*blob, false);
     if (!map.ok()) return map.error();

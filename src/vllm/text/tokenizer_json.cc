@@ -467,13 +467,7 @@ base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* p) {
 
 base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const json::value& value,
                                                              const TokenizerOptions& options) {
-  auto root = AsObject(value, "the file");
-  if (!root.ok()) return root.error();
-  auto parts = std::make_unique<TokenizerParts>();
-  Loader loader(parts.get());
-  if (auto s = loader.Load(**root); !s.ok()) return s.error();
-  if (auto s = ApplyOptions(options, parts.get()); !s.ok()) return s.error();
-  return TokenizerParts::Wrap(std::move(parts));
+  return LoadWith<Loader>(value, options);
 }
 
 namespace {

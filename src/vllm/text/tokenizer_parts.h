@@ -9,6 +9,7 @@
 
 #include "vllm/text/added_tokens.h"
 #include "vllm/text/decoder.h"
+#include "vllm/text/json_fields.h"
 #include "vllm/text/model.h"
 #include "vllm/text/normalizer.h"
 #include "vllm/text/pretokenizer.h"
@@ -78,5 +79,18 @@ struct TokenizerParts {
 
 // Settles BOS and the like where a configuration says more than the tokenizer's own file.
 base::Status ApplyOptions(const TokenizerOptions& options, TokenizerParts* parts);
+
+// What Loader, which is made of parts, Loads from a file that is an object.
+template <class Loader>
+base::Result<std::unique_ptr<Tokenizer>> LoadWith(const boost::json::value& value,
+                                                  const TokenizerOptions& options) {
+  auto root = AsObject(value, "the file");
+  if (!root.ok()) return root.error();
+  auto parts = std::make_unique<TokenizerParts>();
+  Loader loader(parts.get());
+  if (auto s = loader.Load(**root); !s.ok()) return s.error();
+  if (auto s = ApplyOptions(options, parts.get()); !s.ok()) return s.error();
+  return TokenizerParts::Wrap(std::move(parts));
+}
 
 }  // namespace vllm::text

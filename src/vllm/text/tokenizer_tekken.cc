@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
+#include "base/base64.h"
 #include "vllm/text/bpe.h"
 #include "vllm/text/json_fields.h"
 #include "vllm/text/tokenizer_parts.h"
@@ -36,23 +37,11 @@ constexpr std::string_view kFirstSpecials[] = {"<unk>",
                                                "[TOOL_CONTENT]"};
 constexpr size_t kBytes = 256;
 
-// Appends what base64 (with padding) says, as GPT-2's stand-ins for bytes.
+// Appends what base64 says, as GPT-2's stand-ins for bytes.
 bool AppendStandIns(std::string_view base64, std::string* out) {
-  if (base64.empty() || base64.size() % 4 != 0) return false;
-  const size_t padding = base64.ends_with("==") ? 2 : base64.ends_with("=") ? 1 : 0;
-  uint32_t bits = 0;
-  for (size_t i = 0; i < base64.size(); ++i) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const bool pad = i >= base64.size() - padding;
-    const size_t digit = pad ? 0 : kDigits.find(base64[i]);
-    if (digit == std::string_view::npos) return false;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    if (i % 4 != 3) continue;
-    const size_t bytes = i + 1 == base64.size() ? 3 - padding : 3;
-    for (size_t b = 0; b < bytes; ++b)
-      AppendUtf8(ByteToStandIn(static_cast<uint8_t>(bits >> (16 - 8 * b))), out);
-  }
+  const std::optional<std::string> bytes = base::DecodeBase64(base64);
+  if (!bytes || bytes->empty()) return false;
+  for (const char c : *bytes) AppendUtf8(ByteToStandIn(static_cast<uint8_t>(c)), out);
   return true;
 }
 
@@ -209,13 +198,7 @@ base::Status Loader::Load(const json::object& root) {
 
 base::Result<std::unique_ptr<Tokenizer>> Tokenizer::FromTekken(const json::value& value,
                                                                const TokenizerOptions& options) {
-  auto root = AsObject(value, "the file");
-  if (!root.ok()) return root.error();
-  auto parts = std::make_unique<TokenizerParts>();
-  Loader loader(parts.get());
-  if (auto s = loader.Load(**root); !s.ok()) return s.error();
-  if (auto s = ApplyOptions(options, parts.get()); !s.ok()) return s.error();
-  return TokenizerParts::Wrap(std::move(parts));
+  return LoadWith<Loader>(value, options);
 }
 
 }  // namespace vllm::text
