@@ -43,6 +43,7 @@ struct SkinnyArgs {
   // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from
   // this byte on) the waves' partial products, [waves][most_rows][columns of a unit].
   int32_t partials = 0;
+  int32_t ring = 0;  // of linear_stream, whose partial products stand there twice: its first byte
   // Of a staged x. Waves of a block are a power of two.
   int32_t waves_a_row_log2 = 0;
   float inverse_k = 1;                                 // 1 / k
@@ -53,8 +54,11 @@ struct SkinnyArgs {
   Rows add, sum;  // r and s
 };
 
-// Of a block with twice as many weights under way.
-inline constexpr int kLinearDeepThreads = 256;
+// linear_stream: a unit is kStreamRows rows of the weights (an act_mul's: half of each), whose k
+// all waves of a block share, a line after the other. A wave asks for kStreamDepth lines ahead, and
+// before it waits has kStreamAhead more brought near.
+inline constexpr int kStreamRows = 16, kStreamLine = 64, kStreamWaves = 16, kStreamDepth = 3,
+                     kStreamAhead = 3;
 
 // A block's tile of linear_tile, rows by columns, and its waves, for values of 2 and of 4 bytes.
 inline constexpr int kLinearTile2 = 128, kLinearTileWaves2 = 8;

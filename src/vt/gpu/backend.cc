@@ -344,11 +344,8 @@ base::Result<std::unique_ptr<Executable>> GpuBackend::Compile(ir::Plan plan,
   base::Result<std::vector<Launch>> launches =
       CompilePlan(plan, bindings, target_.facts(), constants, &rope_tables_);
   if (!launches) return launches.error().In(name_);
-  bool alone_before = false;
+  const bool may_be_early = target_.facts().properties.early_launch;
   for (Launch& launch : *launches) {
-    const bool may_be_early =
-        target_.facts().properties.early_launch && !launch.config.alone && !alone_before;
-    alone_before = launch.config.alone;
     if (launch.library) continue;
     base::Result<Function> f = FunctionOf(launch.kernel, launch.config.shared_bytes);
     if (!f) return f.error().In(name_);

@@ -45,6 +45,9 @@ struct DeviceFacts {
   ir::DType value_type = ir::DType::kBF16;
   bool cuda = false;
   BlasLt* blas = nullptr;  // matrix products of the vendor's library, or none
+  // From so many on, weights go through linear_stream: the fewer there are, the more it counts that
+  // a block's waves wait for one another.
+  int64_t stream_bytes = int64_t{32} << 20;
 };
 
 // Memory of the backend's own that launches may read, uploaded when an executable is compiled.

@@ -42,10 +42,6 @@ struct LaunchConfig {
   unsigned shared_bytes = 0;
   // May start before its predecessor in the stream has ended: the kernel waits for it itself.
   bool early = false;
-  // Neither it nor the next one is early: large products were measured to be slower so
-  // (docs/benchmarks.md), presumably as blocks that start between others' gather where there is
-  // room first.
-  bool alone = false;
 };
 
 class Driver {

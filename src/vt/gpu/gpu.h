@@ -29,6 +29,10 @@
 //   halves
 //                                          of n's bytes name; high: the high halves
 //   pack2(lo, hi, T{})                     two bf16 or f16 as a word
+//   kPairMath<T>                           whether there is arithmetic of such words, a constant:
+//   fma2(a, b, c, T{})                     a * b + c of each half, rounded once
+//   bytes2<zero>(w, high, T{})             the low or high two bytes of w, each less than 128, less
+//                                          a zero of as much, as a word
 //   fence()                                what this thread wrote before is seen by other blocks
 //                                          before what it writes after
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
@@ -53,8 +57,8 @@
 //   global); B load_b(row): likewise for i in [0, kN). How k is dealt to lanes is the same for
 //   both and nobody's business. load_a_stream: with load_stream.
 //   ARows rows_of_a(row); BRows rows_of_b(row): this lane's part of such rows, to be kept where
-//   many values of k are read of the same rows: load_a(rows, k), load_b_stream(rows, k, valid) read
-//   those from k on; zeros unless valid.
+//   many values of k are read of the same rows: load_a(rows, k), load_b(rows, k) and
+//   load_b_stream(rows, k, valid) read those from k on; the last zeros unless valid.
 //   C zero(); void add(C&, const C&); void mma(C&, const A&, const B&).
 //   for_each(c, f): f(row, column, float& value) for this lane's values.
 //   Rows: a float a row of C, held by the lanes that have values of the row.

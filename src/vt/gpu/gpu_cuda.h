@@ -158,6 +158,31 @@ GPU_FN uint32_t pack2(float lo, float hi, f16) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
   return v;
 }
+template <class T>
+inline constexpr bool kPairMath = sizeof(T) == 2;
+GPU_FN uint32_t fma2(uint32_t a, uint32_t b, uint32_t c, bf16) {
+  uint32_t v;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}
+GPU_FN uint32_t fma2(uint32_t a, uint32_t b, uint32_t c, f16) {
+  uint32_t v;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}
+// Bytes below a 1 of the last places that the type has are 128 (f16: 1024) and what they say.
+template <int kZero>
+GPU_FN uint32_t bytes2(uint32_t w, bool high, bf16) {
+  constexpr uint32_t kLess = 0xc300 | kZero;  // -(128 + kZero)
+  const uint32_t v = __byte_perm(w, 0x43434343, high ? 0x4342 : 0x4140);
+  return fma2(v, 0x3f803f80, kLess << 16 | kLess, bf16{});
+}
+template <int kZero>
+GPU_FN uint32_t bytes2(uint32_t w, bool high, f16) {
+  constexpr uint32_t kLess = 0xe400 | kZero;
+  const uint32_t v = __byte_perm(w, 0x64646464, high ? 0x4342 : 0x4140);
+  return fma2(v, 0x3c003c00, kLess << 16 | kLess, f16{});
+}
 GPU_FN void mma_16816(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                       uint32_t b0, uint32_t b1, bf16) {
   asm volatile(
@@ -234,6 +259,10 @@ struct Mma {
     const uint4 lo = *reinterpret_cast<const uint4*>(rows.lo + k);
     const uint4 hi = *reinterpret_cast<const uint4*>(rows.hi + k);
     return {{lo.x, hi.x, lo.y, hi.y, lo.z, hi.z, lo.w, hi.w}};
+  }
+  static GPU_FN B load_b(const BRows& rows, int k) {
+    const uint4 w = *reinterpret_cast<const uint4*>(rows.p + k);
+    return {{w.x, w.y, w.z, w.w}};
   }
   static GPU_FN B load_b_stream(const BRows& rows, int k, bool valid) {
     const Pack<uint32_t> w =

@@ -173,6 +173,26 @@ inline uint32_t pack2(float lo, float hi, bf16) {
 inline uint32_t pack2(float lo, float hi, f16) {
   return to_f16(lo).bits | static_cast<uint32_t>(to_f16(hi).bits) << 16;
 }
+template <class T>
+inline constexpr bool kPairMath = sizeof(T) == 2;
+template <class T>
+uint32_t fma2(uint32_t a, uint32_t b, uint32_t c, T) {
+  uint32_t v = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const auto half = [=](uint32_t w) { return to_float(T{static_cast<uint16_t>(w >> shift)}); };
+    // Of two halves the product is exact.
+    const double sum = double{half(a)} * half(b) + half(c);
+    v |= pack2(static_cast<float>(sum), 0, T{}) << shift;
+  }
+  return v;
+}
+template <int kZero, class T>
+uint32_t bytes2(uint32_t w, bool high, T) {
+  const auto value = [=](int i) {
+    return static_cast<float>(static_cast<int>(w >> 8 * i & 255) - kZero);
+  };
+  return pack2(value(high ? 2 : 0), value(high ? 3 : 1), T{});
+}
 
 // The wave's product at once: each lane brings its part, the last to come computes for all. Lane
 // 16 h + l holds column l of a C, and its rows from kRows h on; of an A and a B row l, their values
@@ -228,8 +248,11 @@ struct Mma {
   static A load_a(const ARows& rows, int k) {
     return load_a([&](int) { return rows.p + k; });
   }
+  static B load_b(const BRows& rows, int k) {
+    return load_b([&](int) { return rows.p + k; });
+  }
   static B load_b_stream(const BRows& rows, int k, bool valid) {
-    return valid ? load_b([&](int) { return rows.p + k; }) : B{};
+    return valid ? load_b(rows, k) : B{};
   }
   static C zero() { return {}; }
   static void add(C& c, const C& other) {

@@ -234,6 +234,8 @@ GPU_FN bf16 to_bf16(float v) {
   return {static_cast<uint16_t>(v != v ? (u >> 16 | 0x40) : rounded)};
 }
 GPU_FN f16 to_f16(float v) { return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))}; }
+template <class T>
+inline constexpr bool kPairMath = false;
 GPU_FN uint32_t pack2(float lo, float hi, bf16) {
   return to_bf16(lo).bits | static_cast<uint32_t>(to_bf16(hi).bits) << 16;
 }

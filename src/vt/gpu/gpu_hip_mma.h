@@ -120,6 +120,9 @@ struct Mma {
   static GPU_FN A load_a(const ARows& rows, int k) {
     return load_a([&](int) { return rows.p + k; });
   }
+  static GPU_FN B load_b(const BRows& rows, int k) {
+    return __builtin_bit_cast(B, load_a([&](int) { return rows.p + k; }));
+  }
   static GPU_FN B load_b_stream(const BRows& rows, int k, bool valid) {
     if (!valid) return B{};
     return __builtin_bit_cast(B, load_a_stream([&](int) { return rows.p + k; }));

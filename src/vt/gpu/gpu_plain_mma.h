@@ -56,8 +56,11 @@ struct PlainMma {
   static GPU_FN A load_a(const ARows& rows, int k) {
     return load_a([&](int) { return rows.p + k; });
   }
+  static GPU_FN B load_b(const BRows& rows, int k) {
+    return load_b([&](int) { return rows.p + k; });
+  }
   static GPU_FN B load_b_stream(const BRows& rows, int k, bool valid) {
-    return valid ? load_b([&](int) { return rows.p + k; }) : B{};
+    return valid ? load_b(rows, k) : B{};
   }
   static GPU_FN C zero() {
     C c;

@@ -24,8 +24,8 @@ set(gpu_kernel_files
   latent_f16.cu
   latent_f32.cu
   linear_bias.cu
-  linear_deep_bf16.cu
-  linear_deep_f16.cu
+  linear_stream_bf16.cu
+  linear_stream_f16.cu
   linear_skinny_bf16.cu
   linear_skinny_f16.cu
   linear_skinny_f32.cu

@@ -17,8 +17,48 @@ constexpr int64_t kWavesOfUnit = 16;
 constexpr int64_t kMostThreads = 512;  // of a block, as the kernels are declared
 // Shared memory that a staged x may take: a multiprocessor should hold two blocks.
 constexpr int64_t kMostStagedBytes = 100 << 10;
-// Of weights, which take longer than what an early launch hides.
-constexpr int64_t kLargeBytes = 32 << 20;
+constexpr int64_t kStreamTokens = 16;
+// Of rows without a norm that are worth a copy in shared memory.
+constexpr int64_t kMostPlainBytes = 12 << 10;
+
+// The same for large matrices; false: not for this one.
+bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan& plan) {
+  const int64_t value_bytes = ir::Info(device.value_type).bytes, pitch = PitchOf(shape.k);
+  if (!device.cuda || value_bytes != 2 || shape.rows > kStreamTokens || pitch % kStreamLine != 0 ||
+      pitch / kStreamLine < kStreamWaves)
+    return false;
+  plan.stream = true;
+  plan.columns = shape.act_mul ? kStreamRows / 2 : kStreamRows;
+  plan.parts = plan.waves = kStreamWaves;
+  int64_t rows = 0, units = 0;
+  for (const int64_t n : shape.segments) {
+    rows += n;
+    if (!shape.act_mul || units == 0) units += LinearUnits(plan, n);
+  }
+  // Blocks have as many units each as the most loaded one, or wait for it.
+  const int64_t blocks = std::max(device.properties.units, 1);
+  const int64_t rounds = (units + blocks - 1) / blocks;
+  if (rows * pitch * value_bytes < device.stream_bytes || units * 4 < rounds * blocks * 3)
+    return false;
+  const int64_t row_bytes = (pitch * value_bytes + 127) / 128 * 128 + 64;
+  // x in shared memory if that leaves room for the ring.
+  const int64_t ring =
+      int64_t{kStreamWaves} * kStreamDepth * kStreamRows * kStreamLine * value_bytes;
+  const int64_t partials = 2 * kStreamWaves * shape.rows * kStreamRows * int64_t{sizeof(float)};
+  const auto place = [&](bool staged) {
+    plan.staged = staged;
+    plan.staged_pitch = staged ? row_bytes / value_bytes : 0;
+    plan.ring = staged ? shape.rows * row_bytes : 0;
+    if (shape.input != LinearInput::kPlain)
+      plan.ring += (2 * shape.rows * plan.waves * 4 + 15) / 16 * 16;
+    plan.partials = plan.ring + ring;
+    plan.shared_bytes = plan.partials + partials;
+    return plan.shared_bytes <= device.properties.shared_bytes;
+  };
+  const bool direct = shape.input == LinearInput::kPlain && shape.aligned && shape.k % kPitch == 0;
+  return (direct && shape.rows * row_bytes > kMostPlainBytes && place(false)) || place(true) ||
+         (direct && place(false));
+}
 
 }  // namespace
 
@@ -36,6 +76,7 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
 
   LinearPlan skinny;
   skinny.kernel = LinearKernel::kSkinny;
+  if (LinearPlan stream = skinny; PlanStream(shape, device, stream)) return stream;
   skinny.staged = !direct;
   skinny.token_tiles = shape.rows <= 16 ? 1 : shape.rows <= 32 ? 2 : 4;
 
@@ -53,10 +94,6 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   skinny.weight_tiles = narrow ? 1 : 2;
   skinny.columns = shape.act_mul ? tile : tile * skinny.weight_tiles;
 
-  int64_t weight_rows = 0;
-  for (const int64_t rows : shape.segments) weight_rows += rows;
-  skinny.large = weight_rows * PitchOf(shape.k) * value_bytes >= kLargeBytes;
-
   // k is split so that each multiprocessor has work for all the waves it holds, if there is any.
   const int64_t most_waves = kMostThreads / device.properties.wave;
   const int64_t rounds = (units(skinny.weight_tiles) + multiprocessors - 1) / multiprocessors;
@@ -67,10 +104,6 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   // Small blocks even out what multiprocessors have to do; many units make that unnecessary.
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
-  // RDNA's and CDNA's registers hold no more.
-  skinny.deep = skinny.large && device.cuda && value_bytes == 2 && skinny.token_tiles == 1 &&
-                skinny.weight_tiles == 2 && skinny.waves * 32 <= kLinearDeepThreads;
-
   if (skinny.staged) {
     // Rows start 64 bytes apart modulo 128, so that tiles are read without bank conflicts.
     const int64_t row_bytes = (PitchOf(shape.k) * value_bytes + 127) / 128 * 128 + 64;

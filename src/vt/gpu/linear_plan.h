@@ -34,8 +34,8 @@ struct LinearPlan {
   int waves = 8;             // a block
   int parts = 1;             // waves that share a unit's k
   int columns = 8;           // output columns of a unit
-  bool large = false;        // weights; see LaunchConfig::alone
-  bool deep = false;         // more weights under way
+  bool stream = false;       // linear_stream: a block a multiprocessor
+  int64_t ring = 0;          // its first byte in shared memory
   int64_t staged_pitch = 0;  // values
   int64_t partials = 0;      // bytes before the partial sums in shared memory
   int64_t shared_bytes = 0;

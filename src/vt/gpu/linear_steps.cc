@@ -192,17 +192,20 @@ class Compiler {
     if (shape_.act_mul) a.segments[1].first_unit = 0;
     if (plan_.staged) Stage(a);
     a.partials = static_cast<int32_t>(plan_.partials);
+    a.ring = static_cast<int32_t>(plan_.ring);
 
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>((a.units + groups - 1) / groups);
+    if (plan_.stream)
+      config.grid_x = std::min(config.grid_x, static_cast<unsigned>(c_.device.properties.units));
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
     config.early = true;
-    config.alone = plan_.large;
-    c_.Emit(id_,
-            fmt::format("linear_{}_{}x{}{}", InputName(), plan_.token_tiles, plan_.weight_tiles,
-                        plan_.deep ? "_deep" : ""),
-            c_.device.value_type, config, a);
+    const std::string name =
+        plan_.stream
+            ? fmt::format("linear_stream_{}_{}", InputName(), shape_.rows <= 8 ? 8 : 16)
+            : fmt::format("linear_{}_{}x{}", InputName(), plan_.token_tiles, plan_.weight_tiles);
+    c_.Emit(id_, name, c_.device.value_type, config, a);
   }
 
   void Stage(SkinnyArgs& a) const {

@@ -20,12 +20,14 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-DeviceFacts Device(DType type, int units = 2) {
+DeviceFacts Device(DType type, int units = 2, bool cuda = false) {
   DeviceFacts d;
   d.properties.wave = emulated::WaveSize();
   d.properties.units = units;
-  d.properties.shared_bytes = 64 << 10;
+  d.properties.shared_bytes = cuda ? 227 << 10 : 64 << 10;
   d.value_type = type;
+  d.cuda = cuda;
+  d.stream_bytes = 0;
   return d;
 }
 
@@ -36,9 +38,10 @@ struct Form {
   int k = 64;
   std::vector<int> segments = {16};
   bool bias = false, f32_out = false;
-  int x_offset = 0;  // values before the first row of x: 1 makes all of them odd
-  int x_gap = 0;     // values between rows of x
-  int units = 2;     // multiprocessors
+  int x_offset = 0;   // values before the first row of x: 1 makes all of them odd
+  int x_gap = 0;      // values between rows of x
+  int units = 2;      // multiprocessors
+  bool cuda = false;  // what only CUDA is asked for
 };
 
 std::string Describe(const Form& f) {
@@ -97,7 +100,7 @@ class OneNode {
 
   bool Supported() const {
     return SupportsLinear(plan_.graph, plan_.graph.nodes[0], plan_.bucket,
-                          Device(f_.type, f_.units));
+                          Device(f_.type, f_.units, f_.cuda));
   }
 
   void Run() {
@@ -106,7 +109,7 @@ class OneNode {
     bindings_.arena = arena();
     bindings_.inputs = const_cast<Header*>(&header);
     const StepLayout layout(plan_.graph, plan_.bucket);
-    const DeviceFacts device = Device(f_.type, f_.units);
+    const DeviceFacts device = Device(f_.type, f_.units, f_.cuda);
     std::vector<Launch> launches;
     base::Status status;
     const Context c = {plan_,
@@ -456,6 +459,34 @@ TEST(Linear, NormsAndActivationsInOneKernel) {
   }
 }
 
+// Large matrices: every form, with units and lines that the blocks and waves do not share evenly.
+TEST(Linear, BlocksStreamLargeMatrices) {
+  for (const DType t : {DType::kBF16, DType::kF16}) {
+    for (const auto& [bucket, tokens] :
+         std::vector<std::pair<int, int>>{{1, 1}, {8, 5}, {16, 16}}) {
+      const auto run = [&, bucket = bucket, tokens = tokens](Form f, const char* input) {
+        f.type = t;
+        f.bucket = bucket;
+        f.tokens = tokens;
+        f.units = 3;
+        f.cuda = true;
+        EXPECT_EQ(RunForm(f), fmt::format("linear_stream_{}_{}_{}", input, bucket <= 8 ? 8 : 16,
+                                          t == DType::kBF16 ? "bf16" : "f16"));
+      };
+      // More of x than is worth a copy is read where it stands.
+      const char* plain = bucket == 1 ? "staged" : "direct";
+      run({.k = 1088, .segments = {70, 17}, .bias = true, .f32_out = true}, plain);
+      run({.k = 1024, .segments = {81}, .x_offset = 1}, "staged");
+      run({.op = Op::kLinearAdd, .k = 2240, .segments = {131}}, plain);
+      run({.op = Op::kRmsNormLinear, .k = 1024, .segments = {67, 40, 8}}, "norm");
+      run({.op = Op::kNormAddNormLinear, .k = 1152, .segments = {77}}, "sandwich");
+      run({.op = Op::kLinearActMul, .k = 1024, .segments = {61, 61}}, plain);
+      run({.op = Op::kRmsNormLinearActMul, .k = 1600, .segments = {45, 45}}, "norm");
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(LinearPlan, FormsWithoutAKernelAreNotSupported) {
   const Form many{.op = Op::kRmsNormLinear, .bucket = 65, .tokens = 65};
   EXPECT_FALSE(OneNode(many).Supported());
@@ -487,7 +518,6 @@ TEST(LinearPlan, SmallMatricesSpreadOverTheDevice) {
            {2048, {1024}, false, 1, 16, 16, 128},
            {1024, {3072, 3072}, true, 2, 4, 4, 384},
            {3072, {1024}, false, 1, 16, 16, 128},
-           {1024, {151936}, false, 2, 1, 8, 9496},
        }) {
     const LinearPlan p =
         PlanLinear({.rows = 1, .k = w.k, .segments = w.segments, .act_mul = w.act_mul}, H200());
@@ -500,6 +530,24 @@ TEST(LinearPlan, SmallMatricesSpreadOverTheDevice) {
     EXPECT_EQ(w.act_mul ? units / 2 : units, w.units) << w.k;
     EXPECT_FALSE(p.staged);
   }
+}
+
+// Qwen3-8B's, of 32 MiB and more, but not where blocks would have unequal shares.
+TEST(LinearPlan, LargeMatricesAreStreamed) {
+  const auto plan = [](int64_t rows, int64_t k, std::vector<int64_t> segments, bool act_mul) {
+    return PlanLinear({.rows = rows, .k = k, .segments = std::move(segments), .act_mul = act_mul},
+                      H200());
+  };
+  EXPECT_TRUE(plan(1, 4096, {4096, 1024, 1024}, false).stream);
+  EXPECT_TRUE(plan(8, 4096, {12288, 12288}, true).stream);
+  EXPECT_TRUE(plan(16, 12288, {4096}, false).stream);
+  EXPECT_TRUE(plan(1, 1024, {151936}, false).stream);
+  EXPECT_FALSE(plan(17, 4096, {12288, 12288}, true).stream);
+  EXPECT_FALSE(plan(1, 2048, {2048, 1024, 1024}, false).stream);
+  EXPECT_FALSE(plan(1, 12288, {2200}, false).stream);  // 138 units for 132 multiprocessors
+  // Two blocks of one row are in a multiprocessor at once.
+  EXPECT_LE(2 * (plan(1, 12288, {4096}, false).shared_bytes + 1024), 228 << 10);
+  EXPECT_LE(2 * (plan(1, 4096, {12288, 12288}, true).shared_bytes + 1024), 228 << 10);
 }
 
 TEST(LinearPlan, ManyRowsGoToTheLibraryOrToTiles) {

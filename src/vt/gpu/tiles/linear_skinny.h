@@ -6,263 +6,12 @@
 // kernel writes weights. Parts of k are summed by the block, in a fixed order.
 #pragma once
 
-#include "vt/gpu/args_linear.h"
-#include "vt/gpu/tiles/common.h"
-#include "vt/gpu/tiles/rows_map.h"
+#include "vt/gpu/tiles/linear_rows.h"
 
 namespace vt::gpu {
 
-// Rows are scaled by the norm's factor late, after the product, which then need not wait for the
-// sum of squares; but f16 might not hold them unscaled.
-template <class T>
-inline constexpr bool kScaledLate = true;
-template <>
-inline constexpr bool kScaledLate<::gpu::f16> = false;
-
-// Row i of rows that the host has made sure follow one another evenly.
-template <class T>
-GPU_FN T* EvenRow(const Rows& x, int i) {
-  return static_cast<T*>(x.base) + i * static_cast<int>(x.stride);
-}
-
-// N values, a multiple of 16 bytes.
-template <int N, class T>
-GPU_FN void LoadPacked(const T* from, float (&v)[N]) {
-  constexpr int kCount = ::gpu::Pack<T>::kCount;
-#pragma unroll
-  for (int j = 0; j < N; j += kCount) {
-    const auto p = *reinterpret_cast<const ::gpu::Pack<T>*>(from + j);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) v[j + i] = ::gpu::to_float(p.v[i]);
-  }
-}
-// The first `count` of them one by one, zeros behind.
-template <int N, class T>
-GPU_FN void LoadSome(const T* from, int count, float (&v)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) v[i] = i < count ? ::gpu::to_float(from[i]) : 0;
-}
-template <class T>
-GPU_FN void StorePacked(T* to, const float (&v)[::gpu::Pack<T>::kCount]) {
-  ::gpu::Pack<T> p;
-#pragma unroll
-  for (int i = 0; i < ::gpu::Pack<T>::kCount; ++i) p.v[i] = ::gpu::from_float<T>(v[i]);
-  *reinterpret_cast<::gpu::Pack<T>*>(to) = p;
-}
-
-// The rows of x (or s) in shared memory, and what their norms need. Rows are dealt to the waves of
-// the block; few rows have several waves each.
-template <class T, LinearInput kInput>
-class StagedRows {
- public:
-  static constexpr bool kSandwich = kInput == LinearInput::kNormAddNorm;
-  static constexpr bool kNormed = kInput == LinearInput::kNorm || kSandwich;
-  static constexpr int kCount = ::gpu::Pack<T>::kCount;
-
-  GPU_FN explicit StagedRows(const SkinnyArgs& args)
-      : a_(args),
-        rows_(reinterpret_cast<T*>(::gpu::shared())),
-        sums_(reinterpret_cast<float*>(rows_ + args.most_rows * args.staged_pitch)),
-        waves_a_row_(1 << args.waves_a_row_log2),
-        row_(::gpu::wave() >> args.waves_a_row_log2),
-        rows_at_once_(::gpu::waves() >> args.waves_a_row_log2),
-        begin_(((::gpu::wave() & (waves_a_row_ - 1)) * ::gpu::kWave + ::gpu::lane()) * kCount),
-        step_(waves_a_row_ * ::gpu::kWave * kCount) {}
-
-  GPU_FN const T* row(int i) const { return rows_ + i * a_.staged_pitch; }
-
-  // What the rows are multiplied by after the product. After a sync() that follows Stage.
-  GPU_FN float late_scale(int i) const {
-    return kNormed && kScaledLate<T> ? Scale(last_sums(), i, last_eps()) : 1;
-  }
-
-  // The norms' weights come from far away: they are asked for before wait_predecessor().
-  GPU_FN void Prefetch() const {
-    if (!kNormed) return;
-    for (int i = ::gpu::thread() * 32; i < a_.k; i += ::gpu::threads() * 32) {
-      ::gpu::prefetch(a_.weight1 + i);
-      if (kSandwich) ::gpu::prefetch(a_.weight2 + i);
-    }
-  }
-
-  // The sum of squares of a wave's last row is left to Finish(), after the products: they need not
-  // wait for it.
-  GPU_FN void Finish() {
-    if (kNormed && pending_ >= 0) Keep(last_sums(), pending_, pending_sum_);
-    pending_ = -1;
-  }
-
-  // `tokens`: rows whose s is written. Ends with a sync().
-
-  GPU_FN void Stage(int tokens) {
-    if (kSandwich) {
-      for (int m = row_; m < a_.most_rows; m += rows_at_once_) KeepSquares(m);
-      ::gpu::sync();
-    }
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
-      if (kNormed && pending_ >= 0) Finish();
-      pending_sum_ = StageRow(m, tokens);
-      pending_ = m;
-    }
-    if (!kScaledLate<T>) Finish();
-    ::gpu::sync();
-    if (!kNormed || kScaledLate<T>) return;
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
-      const float scale = Scale(last_sums(), m, last_eps());
-      for (int at = begin_; at < a_.pitch; at += step_) {
-        float v[kCount], w[kCount];
-        T* to = rows_ + m * a_.staged_pitch + at;
-        LoadPacked(to, v);
-        LoadSome(last_weight() + at, a_.k - at, w);
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) v[i] *= scale * (w[i] + last_offset());
-        StorePacked(to, v);
-      }
-    }
-    ::gpu::sync();
-  }
-
- private:
-  GPU_FN float* last_sums() const {
-    return kSandwich ? sums_ + a_.most_rows * ::gpu::waves() : sums_;
-  }
-  GPU_FN const float* last_weight() const { return kSandwich ? a_.weight2 : a_.weight1; }
-  GPU_FN float last_offset() const { return kSandwich ? a_.offset2 : a_.offset1; }
-  GPU_FN float last_eps() const { return kSandwich ? a_.eps2 : a_.eps1; }
-  GPU_FN bool Whole(int at) const { return a_.packed != 0 && at + kCount <= a_.k; }
-
-  GPU_FN void KeepSquares(int m) {
-    const T* x = EvenRow<const T>(a_.x, m);
-    float sum = 0;
-    for (int at = begin_; at < a_.k; at += step_) {
-      float v[kCount];
-      if (Whole(at)) {
-        LoadPacked(x + at, v);
-      } else {
-        LoadSome(x + at, a_.k - at, v);
-      }
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
-    }
-    Keep(sums_, m, sum);
-  }
-
-  GPU_FN float StageRow(int m, int tokens) {
-    const T* x = EvenRow<const T>(a_.x, m);
-    const T* r = kSandwich ? EvenRow<const T>(a_.add, m) : nullptr;
-    const float scale = kSandwich ? Scale(sums_, m, a_.eps1) : 1;
-    float sum = 0;
-    for (int at = begin_; at < a_.pitch; at += step_) {
-      // All loads before anything is done with one.
-      float v[kCount], add[kCount], w1[kCount], w[kCount];
-      if (Whole(at)) {
-        LoadPacked(x + at, v);
-        if (kNormed) LoadPacked(last_weight() + at, w);
-        if (kSandwich) {
-          LoadPacked(r + at, add);
-          LoadPacked(a_.weight1 + at, w1);
-        }
-      } else {
-        LoadSome(x + at, a_.k - at, v);
-        if (kNormed) LoadSome(last_weight() + at, a_.k - at, w);
-        if (kSandwich) {
-          LoadSome(r + at, a_.k - at, add);
-          LoadSome(a_.weight1 + at, a_.k - at, w1);
-        }
-      }
-      if (kSandwich) {
-        // s as the type holds it.
-#pragma unroll
-        for (int i = 0; i < kCount; ++i)
-          v[i] =
-              ::gpu::to_float(::gpu::from_float<T>(add[i] + v[i] * scale * (w1[i] + a_.offset1)));
-        if (Mine(m, at) && m < tokens) StoreSum(EvenRow<T>(a_.sum, m) + at, a_.k - at, v);
-      }
-      if (kNormed) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          sum += v[i] * v[i];
-          if (kScaledLate<T>) v[i] *= w[i] + last_offset();
-        }
-      }
-      StorePacked(rows_ + m * a_.staged_pitch + at, v);
-    }
-    return sum;
-  }
-
-  // Every block has every row; each writes its share of s.
-  GPU_FN bool Mine(int m, int at) const {
-    const int span = ::gpu::kWave * kCount;
-    return (m * ((a_.pitch + span - 1) / span) + at / span) % ::gpu::blocks() == ::gpu::block();
-  }
-  GPU_FN void StoreSum(T* to, int count, const float (&v)[kCount]) const {
-    if (a_.packed != 0 && count >= kCount) {
-      StorePacked(to, v);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        if (i < count) to[i] = ::gpu::from_float<T>(v[i]);
-    }
-  }
-  GPU_FN void Keep(float* sums, int m, float sum) const {
-    sum = ::gpu::wave_sum(sum);
-    if (::gpu::lane() == 0) sums[m * waves_a_row_ + (::gpu::wave() & (waves_a_row_ - 1))] = sum;
-  }
-  GPU_FN float Scale(const float* sums, int m, float eps) const {
-    float sum = 0;
-    for (int i = 0; i < waves_a_row_; ++i) sum += sums[m * waves_a_row_ + i];
-    return ::gpu::rsqrt(sum * a_.inverse_k + eps);
-  }
-
-  const SkinnyArgs& a_;
-  T* rows_;
-  float* sums_;
-  int waves_a_row_, row_, rows_at_once_, begin_, step_;
-  int pending_ = -1;
-  float pending_sum_ = 0;
-};
-
-GPU_FN bool IsActMul(const SkinnyArgs& a) { return a.act != RowFn::kNone; }
-
-// Where an output value of the block is: value i of the block, tokens outermost.
-struct SkinnyItem {
-  int token, group, column;  // column of the unit
-  int segment, row;          // of the weights; row < 0: outside
-};
-template <int kColumns>
-GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int i) {
-  const int columns = IsActMul(a) ? kColumns / 2 : kColumns;
-  const int groups = 1 << a.groups_log2;
-  SkinnyItem item;
-  item.column = IsActMul(a) ? i % (kColumns / 2) : i % kColumns;
-  i = IsActMul(a) ? i / (kColumns / 2) : i / kColumns;
-  item.group = i & (groups - 1);
-  item.token = i >> a.groups_log2;
-  const int unit = ::gpu::block() * groups + item.group;
-  item.segment = 0;
-#pragma unroll
-  for (int s = 1; s < kLinearSegments; ++s)
-    if (s < a.segment_count && !IsActMul(a) && unit >= a.segments[s].first_unit) item.segment = s;
-  const LinearSegment& segment = a.segments[item.segment];
-  item.row = (unit - segment.first_unit) * columns + item.column;
-  if (unit >= a.units || item.row >= segment.rows) item.row = -1;
-  return item;
-}
-
-// Where the count of a step's rows stands; of kOne, any place.
-GPU_FN const int32_t* CounterOf(const Header* h, Count c) {
-  const int32_t* first = &h->tokens;
-  return first + (c.of == Of::kRequests ? 1 : c.of == Of::kOutputs ? 2 : 0);
-}
-
-GPU_FN int TokensOf(const SkinnyArgs& a, int counted) {
-  return ::gpu::min(a.count.of == Of::kOne ? a.count.times : counted * a.count.times, a.most_rows);
-}
-
 // kTokens and kTiles: tiles of activations and of weights a wave. kStaged: x in shared memory.
-// kDeep: of large matrices, twice as many weights under way.
-template <class T, int kTokens, int kTiles, bool kStaged, LinearInput kInput = LinearInput::kPlain,
-          bool kDeep = false>
+template <class T, int kTokens, int kTiles, bool kStaged, LinearInput kInput = LinearInput::kPlain>
 GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
   using A = typename Mma::A;
@@ -272,11 +21,8 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   // Steps of k whose weights are under way, and whose activations are: registers for weights are 32
   // or 16 of a lane of CUDA or CDNA, 64 or 32 of RDNA.
   constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
-  constexpr int kDepth = kPlainMath ? 1
-                                    : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4
-                                       : kDeep                                         ? 16
-                                                                                       : 8) /
-                                          kTiles;
+  constexpr int kDepth =
+      kPlainMath ? 1 : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4 : 8) / kTiles;
   constexpr int kBatch = kPlainMath || kTokens > 1 ? 1 : kStaged ? 2 : 4;
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
@@ -285,10 +31,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   const int parts = 1 << a.parts_log2, groups = 1 << a.groups_log2;
   const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
   const int unit = ::gpu::block() * groups + group;
-  int s = 0;
-#pragma unroll
-  for (int i = 1; i < kLinearSegments; ++i)
-    if (i < a.segment_count && !IsActMul(a) && unit >= a.segments[i].first_unit) s = i;
+  const int s = SegmentOf(a, unit);
 
   const int lines = a.pitch / Mma::kK;
   const int share = (lines + parts - 1) >> a.parts_log2;
@@ -320,21 +63,15 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   if (kStaged) staged.Prefetch();
   // What is added to this thread's first output, asked for while there is time. Nothing is done
   // with what is asked for here before the products: that would wait for it.
-  const SkinnyItem first = ItemOf<kColumns>(a, ::gpu::thread());
+  const int first_unit = ::gpu::block() * groups;
+  const SkinnyItem first = ItemOf<kColumns>(a, first_unit, ::gpu::thread());
   const bool some = first.row >= 0 && first.token < a.most_rows;
-  const auto bias = [&](const SkinnyItem& item) {
-    const float* p = a.segments[item.segment].bias;
-    return p == nullptr ? 0 : p[item.row];
-  };
-  const auto residual = [&](const SkinnyItem& item) {
-    return EvenRow<const T>(a.residual, item.token)[a.segments[item.segment].column + item.row];
-  };
   float first_bias = 0;
   T first_residual = ::gpu::from_float<T>(0);
-  if (some) first_bias = bias(first);
+  if (some) first_bias = BiasOf(a, first);
 
   ::gpu::wait_predecessor();
-  if (some && a.residual.base != nullptr) first_residual = residual(first);
+  if (some && a.residual.base != nullptr) first_residual = ResidualOf<T>(a, first);
   const int counted = *CounterOf(a.header, a.count);
 
   if (kStaged) staged.Stage(TokensOf(a, counted));
@@ -408,7 +145,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   const int tokens = TokensOf(a, counted);
   const int outputs = tokens * groups * (IsActMul(a) ? kColumns / 2 : kColumns);
   for (int i = ::gpu::thread(); i < outputs; i += ::gpu::threads()) {
-    const SkinnyItem item = ItemOf<kColumns>(a, i);
+    const SkinnyItem item = ItemOf<kColumns>(a, first_unit, i);
     if (item.row < 0) continue;
     const float scale = kStaged ? staged.late_scale(item.token) : 1;
     const auto sum = [&](int column) {
@@ -424,15 +161,10 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
       v = gate[0] * sum(item.column + kColumns / 2);
     }
     const bool is_first = i == ::gpu::thread();
-    v += is_first ? first_bias : bias(item);
+    v += is_first ? first_bias : BiasOf(a, item);
     if (a.residual.base != nullptr)
-      v += ::gpu::to_float(is_first ? first_residual : residual(item));
-    const int column = a.segments[item.segment].column + item.row;
-    if (a.out_f32 != 0) {
-      EvenRow<float>(a.out, item.token)[column] = v;
-    } else {
-      EvenRow<T>(a.out, item.token)[column] = ::gpu::from_float<T>(v);
-    }
+      v += ::gpu::to_float(is_first ? first_residual : ResidualOf<T>(a, item));
+    StoreItem<T>(a, item, v);
   }
 }
 

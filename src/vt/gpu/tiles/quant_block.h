@@ -217,12 +217,47 @@ GPU_FN float ValueOf(const int (&codes)[8], const QuantScales& s, int j) {
   return kQuantMin<kF> ? v + s.min[j / 16] : v;
 }
 
-// The block's values as T, to a multiple of 16 bytes.
+// Codes that are integers of few bits: two at once where the device can, as scale * (code - middle)
+// + (min + scale * middle), whose three terms are rounded to T before, and only the last one is
+// anything where codes have a zero. Of codes around their middle the sum is small where both terms
+// are, so that what is rounded stays a part of the value.
 template <QuantFormat kF, class T>
+inline constexpr bool kWrittenInPairs =
+    ::gpu::kPairMath<T>&& kQuantSpec<kF>.codes ==
+    QuantCodes::kIntegers&& kQuantSpec<kF>.low_bits + kQuantSpec<kF>.high_bits < 8;
+
+template <QuantFormat kF, class T>
+GPU_FN void WriteInPairs(const int (&codes)[8], const QuantScales& s, T* to) {
+  constexpr QuantSpec kSpec = kQuantSpec<kF>;
+  constexpr int kMiddle = kQuantMin<kF> ? 1 << (kSpec.low_bits + kSpec.high_bits - 1) : kSpec.zero;
+  uint32_t scale[2], min[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    scale[h] = ::gpu::pack2(s.scale[h], s.scale[h], T{});
+    const float m = kQuantMin<kF> ? s.min[h] + s.scale[h] * kMiddle : 0;
+    min[h] = ::gpu::pack2(m, m, T{});
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    ::gpu::Pack<uint32_t> words;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t pair =
+          bytes2<kMiddle>(static_cast<uint32_t>(codes[2 * i + j / 2]), j % 2 != 0, T{});
+      words.v[j] = fma2(pair, scale[i / 2], min[i / 2], T{});
+    }
+    *reinterpret_cast<::gpu::Pack<uint32_t>*>(to + 8 * i) = words;
+  }
+}
+
+// The block's values as T, to a multiple of 16 bytes. Unless kExact, those of 2 bytes may be off by
+// a few roundings.
+template <QuantFormat kF, bool kExact, class T>
 GPU_FN void WriteValues(const QuantWords& w, int b, T* to) {
   int codes[8];
   CodesOf<kF>(w, codes);
   const QuantScales s = ScalesOf<kF>(w, b);
+  if constexpr (!kExact && kWrittenInPairs<kF, T>) return WriteInPairs<kF>(codes, s, to);
   constexpr int kCount = ::gpu::Pack<T>::kCount;
 #pragma unroll
   for (int i = 0; i < 32; i += kCount) {

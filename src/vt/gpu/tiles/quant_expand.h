@@ -22,7 +22,7 @@ GPU_FN void ExpandRows(const QuantExpandArgs& a) {
   }
   WithFormat(a.w.format, [&](auto tag) {
     constexpr QuantFormat kF = decltype(tag)::kFormat;
-    WriteValues<kF>(QuantRow<kF>(a.w.planes, from, a.blocks).Load(b), b, to);
+    WriteValues<kF, true>(QuantRow<kF>(a.w.planes, from, a.blocks).Load(b), b, to);
   });
 }
 

@@ -62,6 +62,12 @@ class QuantTile {
   GPU_FN void Begin(const QuantPlanes& planes) {
     planes_ = planes;
     columns_ = a_.segment.w.rows - ::gpu::block() * kShape.columns;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const Item item = ItemOf(0, i);
+      const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
+      first_[i] = static_cast<int64_t>(column) * blocks_;
+    }
     Ask(0);
   }
 
@@ -74,7 +80,10 @@ class QuantTile {
 #pragma unroll
       for (int n = 0; n < kN; ++n) c_[m][n] = Mma::zero();
     }
-    Copy(0, row);
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i)
+      x_[i] = RowOf<const T>(a_.x, row(::gpu::min(PackOf(i).row, rows_ - 1)).x);
+    Copy(0);
     ::gpu::copy_commit();
     Unpack(0);
     for (int step = 0; step < steps_; ++step) {
@@ -82,7 +91,7 @@ class QuantTile {
       ::gpu::sync();
       const bool more = step + 1 < steps_;
       if (more) {
-        Copy(step + 1, row);
+        Copy(step + 1);
         ::gpu::copy_commit();
         Ask(step + 1);
       }
@@ -112,9 +121,7 @@ class QuantTile {
     for (int i = 0; i < kMine; ++i) {
       const Item item = ItemOf(step, i);
       if (!Exists(item)) continue;
-      const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
-      const T* from = reinterpret_cast<const T*>(planes_.low) +
-                      (static_cast<int64_t>(column) * blocks_ + item.block) * 32;
+      const T* from = reinterpret_cast<const T*>(planes_.low) + (first_[i] + item.block) * 32;
       T* to = StageOfW(step) + item.column * kPitch + item.part * 32;
 #pragma unroll
       for (int j = 0; j < 32; j += kCount)
@@ -136,9 +143,7 @@ class QuantTile {
       for (int i = 0; i < kMine; ++i) {
         const Item item = ItemOf(step, i);
         if (!Exists(item)) continue;
-        const int column = ::gpu::block() * kShape.columns + ::gpu::min(item.column, columns_ - 1);
-        words_[i] =
-            QuantRow<kF>(planes_, column, blocks_).Load(::gpu::min(item.block, blocks_ - 1));
+        words_[i] = LoadWords<kF>(planes_, first_[i] + ::gpu::min(item.block, blocks_ - 1));
       }
     });
   }
@@ -154,26 +159,37 @@ class QuantTile {
       for (int i = 0; i < kMine; ++i) {
         const Item item = ItemOf(step, i);
         if (!Exists(item)) continue;
-        WriteValues<kF>(words_[i], item.block,
-                        StageOfW(step) + item.column * kPitch + item.part * 32);
+        WriteValues<kF, false>(words_[i], item.block,
+                               StageOfW(step) + item.column * kPitch + item.part * 32);
       }
     });
   }
 
+  // Packs of x that a step has; which of them a thread copies is the same in every step.
+  static constexpr int kPacks = kQuantStep / kCount;
+  static constexpr int kCopies = (kShape.rows * kPacks + kThreads - 1) / kThreads;
+  struct PackOfX {
+    int row, at;
+  };
+  GPU_FN static PackOfX PackOf(int i) {
+    const int pack = i * kThreads + ::gpu::thread();
+    return {pack / kPacks, pack % kPacks * kCount};
+  }
+
   // Zeros past the end of k: what weights stand there must be finite alone.
-  template <class F>
-  GPU_FN void Copy(int step, F row_of) const {
-    constexpr int kPacks = kQuantStep / kCount;
-    for (int i = ::gpu::thread(); i < kShape.rows * kPacks; i += ::gpu::threads()) {
-      const int row = i / kPacks, at = i % kPacks * kCount, k = step * kQuantStep + at;
-      const T* x = RowOf<const T>(a_.x, row_of(::gpu::min(row, rows_ - 1)).x);
-      T* to = StageOfX(step) + row * kPitch + at;
-      const int valid = row < rows_ ? ::gpu::max(0, ::gpu::min(a_.k - k, kCount)) : 0;
+  GPU_FN void Copy(int step) const {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const PackOfX pack = PackOf(i);
+      if (kShape.rows * kPacks % kThreads != 0 && pack.row >= kShape.rows) continue;
+      const int k = step * kQuantStep + pack.at;
+      T* to = StageOfX(step) + pack.row * kPitch + pack.at;
+      const int valid = pack.row < rows_ ? ::gpu::max(0, ::gpu::min(a_.k - k, kCount)) : 0;
       if (a_.packed != 0) {
-        ::gpu::copy_async(to, valid > 0 ? x + k : x, valid * static_cast<int>(sizeof(T)));
+        ::gpu::copy_async(to, valid > 0 ? x_[i] + k : x_[i], valid * static_cast<int>(sizeof(T)));
       } else {
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) to[j] = j < valid ? x[k + j] : T{};
+        for (int j = 0; j < kCount; ++j) to[j] = j < valid ? x_[i][k + j] : T{};
       }
     }
   }
@@ -227,6 +243,8 @@ class QuantTile {
   QuantPlanes planes_;
   int rows_ = 0, columns_ = 0;  // from the block's first on
   QuantWords words_[kMine];
+  int64_t first_[kMine];  // blocks before the weights' rows
+  const T* x_[kCopies];
   typename Mma::C c_[kM][kN];
 };
 
