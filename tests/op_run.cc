@@ -595,7 +595,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
   if (auto s = slots_.Reset(backend_, *queue_); !s) return s;
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
-    double bound = case_.tolerance;
+    double bound = case_.tolerance, floor = 1e-2;
     const auto index = static_cast<int>(n);
     if (auto s = exe.RunNodes(*queue_, index, index + 1); !s) return s.error().In(node.name);
     std::vector<Tensor> held(node.inputs.size());
@@ -611,8 +611,15 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
         continue;
       }
       if (v.kind == ValueKind::kWeight) held[i].f = weights_.at(v.name).values;
-      if (CountsAsX(g, node, node.inputs[i]))
-        held[i].f = RoundedTo(g.value(node.inputs[0]).dtype, std::move(held[i].f));
+      if (CountsAsX(g, node, node.inputs[i])) {
+        const DType type = g.value(node.inputs[0]).dtype;
+        held[i].f = RoundedTo(type, std::move(held[i].f));
+        // Codes may be unpacked in the type's own arithmetic: a few roundings a weight.
+        if (IsQuantised(v.dtype) && RoundingOf(type) > 0) {
+          bound = std::max(bound, RoundingOf(type));
+          floor = 0.5;
+        }
+      }
       if (v.kind == ValueKind::kInput) held[i] = in.tensors.at(v.name);
       held[i].shape.clear();
       for (const Dim& d : v.shape) held[i].shape.emplace_back(d.At(in.bucket));
@@ -662,7 +669,7 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
           rank = right = 0;
         }
       }
-      Note(Error(v, *got, (*want)[o], in), bound,
+      Note(Error(v, *got, (*want)[o], in, floor), bound,
            fmt::format("{} {} (T={} R={})", Name(node.op), node.name, in.bucket.tokens,
                        in.bucket.requests));
     }

@@ -73,6 +73,8 @@ Plan Lower(const Graph& graph, const Target& target, const Bucket& bucket,
   DropDeadNodes(g);  // before fusing: a dead user would block it
   Fuse(g, target, bucket);
   done("fuse");
+  SplitLinears(g, bucket);
+  done("split linears");
   DropDeadNodes(g);
   done("drop dead nodes");
   Place(plan, target);

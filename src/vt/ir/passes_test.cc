@@ -229,6 +229,48 @@ TEST(Lower, ExpertsAreTwoNodesWhereNothingIsQuantisedWithin) {
   EXPECT_EQ(CountNodes(g, Op::kSlice), 0) << Dump(g);
 }
 
+TEST(SplitLinears, ExpertsThatNothingFusesWithAreApartAgain) {
+  FakeTarget target;
+  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearActMul};
+  target.quantise = false;
+  const Graph g = Lower(ExpertBlock(), target, kBucket).graph;
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  EXPECT_NE(Find(g, Op::kGroupedLinear, "experts.gate"), nullptr) << Dump(g);
+  EXPECT_NE(Find(g, Op::kGroupedLinear, "experts.up"), nullptr) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kSlice), 0) << Dump(g);
+}
+
+// A width of 57 + 40 + 32 + 1: the odd ones go, the others stay together and move up.
+TEST(SplitLinears, RowsOfManyTokensStayAligned) {
+  std::map<std::string, WeightInfo> w = {{"embed.weight", {DType::kBF16, {100, kWidth}}}};
+  const std::vector<std::pair<std::string, int64_t>> parts = {
+      {"a", 57}, {"b", 40}, {"c", 32}, {"d", 1}};
+  for (const auto& [name, rows] : parts) {
+    w[name + ".weight"] = {DType::kBF16, {rows, kWidth}};
+    w[name + ".bias"] = {DType::kF32, {rows}};
+  }
+  Builder b("odd", AnyWeights(std::move(w)), {.max_model_len = 128});
+  const ValueId x = b.Embed("embed.weight", 100, kWidth);
+  std::vector<ValueId> out;
+  for (const auto& [name, rows] : parts)
+    out.push_back(b.Act(b.Linear(x, name, rows, true), Activation::kSilu));
+  auto g = b.Finish(out);
+  ASSERT_TRUE(g) << g.error().message;
+  FakeTarget target;
+  target.quantise = false;
+  EXPECT_EQ(CountNodes(Lower(*g, target, {64, 2, 2}).graph, Op::kLinear), 1);
+  const Graph many = Lower(*g, target, {65, 2, 2}).graph;
+  ASSERT_TRUE(Verify(many)) << Verify(many).error().message;
+  EXPECT_EQ(CountNodes(many, Op::kLinear), 3) << Dump(many);
+  const Node* c = Find(many, Op::kSlice, "c");
+  ASSERT_NE(c, nullptr) << Dump(many);
+  EXPECT_EQ(c->attrs.as<SliceAttrs>(), (SliceAttrs{40, 32}));
+  const Node* a = Find(many, Op::kLinear, "a");
+  ASSERT_NE(a, nullptr) << Dump(many);
+  EXPECT_EQ(many.value(a->inputs[1]).name, "a.weight");
+  EXPECT_EQ(many.value(a->inputs[2]).name, "a.bias");
+}
+
 TEST(Roofline, ExpertsCostWhatTheyMeet) {
   FakeTarget target;
   target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize};
@@ -320,7 +362,7 @@ TEST(Lower, FusesABlockForQuantisedWeights) {
   EXPECT_EQ(CountNodes(plan.graph, Op::kAdd), 0);
   EXPECT_EQ(CountNodes(plan.graph, Op::kQuantize), 1);  // of attention's output
   EXPECT_EQ(plan.kernels.size(), plan.graph.nodes.size());
-  ASSERT_EQ(trace.size(), 6u);
+  ASSERT_EQ(trace.size(), 7u);
   EXPECT_EQ(trace.back().first, "drop dead nodes");
 }
 

@@ -34,6 +34,41 @@ GPU_FN float ConvSum(const ConvArgs& a, const float* kept, int first, int at, in
   return sum;
 }
 
+// The same for tokens [from, to) of the step, one after the other: the filter and the rows that it
+// covers stay in registers.
+template <class T, int kWidth>
+GPU_FN void ConvPiece(const ConvArgs& a, int requests, int from, int to, int channel) {
+  float w[kWidth], row[kWidth];
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) w[j] = a.w[channel * kWidth + j];
+  int request = RequestOf(a.state.query_start, requests, from);
+  int first = a.state.query_start[request], end = a.state.query_start[request + 1];
+  bool held = false;  // whether row has what stands before t
+  for (int t = from; t < to; ++t) {
+    while (t >= end && request + 1 < requests) {
+      ++request;
+      first = end;
+      end = a.state.query_start[request + 1];
+      held = false;
+    }
+    if (t - first < kConvTokens) continue;
+    if (!held) {
+#pragma unroll
+      for (int j = 1; j < kWidth; ++j)
+        row[j] = ::gpu::to_float(RowOf<T>(a.x, t - kWidth + j)[channel]);
+      held = true;
+    }
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j + 1 < kWidth; ++j) {
+      row[j] = row[j + 1];
+      sum += w[j] * row[j];
+    }
+    row[kWidth - 1] = ::gpu::to_float(RowOf<T>(a.x, t)[channel]);
+    RowOf<T>(a.y, t)[channel] = ::gpu::from_float<T>(sum + w[kWidth - 1] * row[kWidth - 1]);
+  }
+}
+
 template <class T>
 GPU_FN void ConvRows(const ConvArgs& a) {
   const int channel = ::gpu::block() * ::gpu::threads() + ::gpu::thread();
@@ -43,7 +78,9 @@ GPU_FN void ConvRows(const ConvArgs& a) {
   if (channel >= a.channels) return;
   if (::gpu::block_y() >= a.most_requests) {
     const int from = (::gpu::block_y() - a.most_requests) * kConvTokens;
-    for (int t = from; t < ::gpu::min(from + kConvTokens, tokens); ++t) {
+    const int to = ::gpu::min(from + kConvTokens, tokens);
+    if (a.width == 4 && from < to) return ConvPiece<T, 4>(a, requests, from, to, channel);
+    for (int t = from; t < to; ++t) {
       const int first = a.state.query_start[RequestOf(a.state.query_start, requests, t)];
       if (t - first < kConvTokens) continue;
       RowOf<T>(a.y, t)[channel] =
