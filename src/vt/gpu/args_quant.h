@@ -174,6 +174,8 @@ inline constexpr int kQuantGemvThreads = 256;
 inline constexpr int kQuantFromThreads = 768;
 inline constexpr int kQuantFetch = 4;  // lines of a wave that are brought near at once
 inline constexpr int kQuantExpertsUpThreads = 512;
+// Of quant_experts_down: rows of a lane, and as many waves as experts of a token.
+inline constexpr int kQuantDownRows = 8, kQuantDownWaves = 16;
 
 // A row of values.
 struct TypedRow {
@@ -229,13 +231,16 @@ struct QuantTileArgs {
   int32_t out_f32 = 0;
   int32_t packed = 0;  // rows of x can be read by 16 bytes
 };
-// Blocks of a kernel: rows of x by rows of the weights, waves, and stages of unpacked weights.
+// Blocks of a kernel: rows of x by rows of the weights, waves, stages of unpacked weights, and
+// values of k at once: a step takes as long as weights are under way, so the more the better, as
+// far as AMD's 64 KiB of shared memory go.
 struct QuantTileShape {
-  int rows, columns, waves, stages;
+  int rows, columns, waves, stages, step;
 };
-inline constexpr int kQuantStep = 64;  // values of k at once
-inline constexpr QuantTileShape kQuantTileFew = {16, 64, 4, 2}, kQuantTileSome = {64, 64, 4, 2},
-                                kQuantTileMany = {128, 64, 8, 2}, kQuantTile4 = {64, 64, 4, 1};
+inline constexpr QuantTileShape kQuantTileFew = {16, 64, 4, 2, 128},
+                                kQuantTileSome = {64, 64, 4, 1, 128},
+                                kQuantTileMany = {128, 64, 8, 2, 64},
+                                kQuantTile4 = {64, 64, 4, 1, 64};
 
 // Where every row of out has a matrix of its own: see QuantExpertArgs. Rows are dealt to tiles of
 // one expert each on the device: `order` has rows of out, expert by expert, and tile t the `count`

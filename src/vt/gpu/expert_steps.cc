@@ -196,6 +196,7 @@ class Compiler {
         a.gate = c_.RowsOf(l_.gate);
         a.gate_type = ValueTypeOf(c_.value(l_.gate).dtype);
       }
+      if (sums && Down(a)) continue;
       const int64_t summed = sums ? s_.chosen + static_cast<int64_t>(l_.shared.size()) : 0;
       const QuantGemvPlan plan = PlanQuantExperts(rows, g.units, g.x.blocks, summed, c_.device);
       g.parts = plan.parts;
@@ -212,6 +213,26 @@ class Compiler {
               sums ? "quant_experts_sum" + QuantSetSuffix({g.segments, segments}) : "quant_experts",
               config, a);
     }
+  }
+
+  // A sum whose rows are short enough for a wave an expert; false: nothing was emitted.
+  bool Down(QuantExpertArgs a) {
+    const size_t segments = 1 + l_.shared.size();
+    const QuantDownPlan plan =
+        PlanQuantDown(std::max(a.linear.x.blocks, a.shared.blocks),
+                      s_.chosen + static_cast<int64_t>(l_.shared.size()), c_.device);
+    if (plan.lanes == 0 || a.linear.segment_count > 1) return false;
+    a.linear.lanes = plan.lanes;
+    LaunchConfig config;
+    config.grid_x =
+        static_cast<unsigned>((a.linear.segments[0].w.rows + plan.rows - 1) / plan.rows);
+    config.grid_y = static_cast<unsigned>(s_.tokens);
+    config.threads = static_cast<unsigned>((s_.chosen + static_cast<int64_t>(l_.shared.size())) *
+                                           c_.device.properties.wave);
+    config.shared_bytes = static_cast<unsigned>(plan.shared_bytes);
+    config.early = true;
+    c_.Emit(id_, "quant_experts_down" + QuantSetSuffix({a.linear.segments, segments}), config, a);
+    return true;
   }
 
   void Sort() {

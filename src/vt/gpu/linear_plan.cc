@@ -19,7 +19,7 @@ constexpr int64_t kMostThreads = 512;  // of a block, as the kernels are declare
 constexpr int64_t kMostStagedBytes = 100 << 10;
 constexpr int64_t kStreamTokens = 16;
 // Of rows without a norm that are worth a copy in shared memory.
-constexpr int64_t kMostPlainBytes = 12 << 10;
+constexpr int64_t kMostPlainBytes = 28 << 10;
 
 // The same for large matrices; false: not for this one.
 bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan& plan) {
@@ -42,8 +42,9 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
     return false;
   const int64_t row_bytes = (pitch * value_bytes + 127) / 128 * 128 + 64;
   // x in shared memory if that leaves room for the ring.
-  const int64_t ring =
-      int64_t{kStreamWaves} * kStreamDepth * kStreamRows * kStreamLine * value_bytes;
+  const int64_t ring = int64_t{kStreamWaves} *
+                       (shape.rows == 1 ? kStreamDepth<1> : kStreamDepth<8>)*kStreamRows *
+                       kStreamLine * value_bytes;
   const int64_t partials = 2 * kStreamWaves * shape.rows * kStreamRows * int64_t{sizeof(float)};
   const auto place = [&](bool staged) {
     plan.staged = staged;
@@ -52,7 +53,9 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
     if (shape.input != LinearInput::kPlain)
       plan.ring += (2 * shape.rows * plan.waves * 4 + 15) / 16 * 16;
     plan.partials = plan.ring + ring;
-    plan.shared_bytes = plan.partials + partials;
+    // More than half of what there is: see tiles/linear_stream.h.
+    plan.shared_bytes =
+        std::max(plan.partials + partials, device.properties.shared_bytes / 2 + 1024);
     return plan.shared_bytes <= device.properties.shared_bytes;
   };
   const bool direct = shape.input == LinearInput::kPlain && shape.aligned && shape.k % kPitch == 0;

@@ -201,10 +201,12 @@ class Compiler {
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
     config.early = true;
-    const std::string name =
-        plan_.stream
-            ? fmt::format("linear_stream_{}_{}", InputName(), shape_.rows <= 8 ? 8 : 16)
-            : fmt::format("linear_{}_{}x{}", InputName(), plan_.token_tiles, plan_.weight_tiles);
+    const std::string name = plan_.stream ? fmt::format("linear_stream_{}_{}", InputName(),
+                                                        shape_.rows <= 1   ? 1
+                                                        : shape_.rows <= 8 ? 8
+                                                                           : 16)
+                                          : fmt::format("linear_{}_{}x{}", InputName(),
+                                                        plan_.token_tiles, plan_.weight_tiles);
     c_.Emit(id_, name, c_.device.value_type, config, a);
   }
 

@@ -1,5 +1,6 @@
 // Quantised matrices of experts on the emulated device: rows by their ids, weighted sums, sorted
 // tiles.
+#include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_testing.h"
 
 namespace vt::gpu {
@@ -105,6 +106,64 @@ TEST(QuantExperts, SumsAreWeighted) {
                     Dot(x.values, p, w.all.values, id * kOut + j, kIn);
         }
         EXPECT_NEAR(y[static_cast<size_t>(t * kOut + j)], want, 2e-4) << t << ", " << j;
+      }
+    }
+  }
+}
+
+// Rows of 8, 16 and 24 blocks, which leave lanes for other rows or idle; with a shared expert of
+// another format and without, a residual, ids of nobody, more rows than a block has and padding.
+TEST(QuantExperts, SumsOfShortRowsTakeAWaveAnExpert) {
+  constexpr int kRows = 43;
+  DeviceFacts device;
+  device.properties.wave = emulated::WaveSize();
+  for (const int64_t k : {256, 512, 768}) {
+    HeldExperts w(DType::kQ4_K, kExperts, kRows, k), shared_w(DType::kQ6_K, 1, kRows, k);
+    Activation x(kTokens * kChosen, k, 31), shared_x(kTokens, k, 32);
+    const Header header = Tokens(kTokens);
+    std::vector<float> weights = {0.5f, 2, -1, 3, 0.25f, 1}, gate = {0.7f, -2, 1.5f};
+    for (const bool shared : {false, true}) {
+      std::vector<float> y((kTokens + 1) * kRows, 7.0f), residual = y;
+      const QuantDownPlan plan = PlanQuantDown(k / 32, kChosen + (shared ? 1 : 0), device);
+      ASSERT_GT(plan.lanes, 0);
+      QuantExpertArgs a;
+      a.linear.header = &header;
+      a.linear.x = x.view();
+      a.linear.segments[0].w = w.matrix;
+      a.linear.segments[1].w = shared_w.matrix;
+      a.linear.out = RowsAt(y, kRows);
+      a.linear.residual = RowsAt(residual, kRows);
+      a.linear.count = PerToken();
+      a.linear.lanes = plan.lanes;
+      a.ids = kIds.data();
+      a.weights = weights.data();
+      a.expert_bytes = w.layout.bytes;
+      a.experts = kExperts;
+      a.chosen = kChosen;
+      if (shared) {
+        a.shared = shared_x.view();
+        a.gate = RowsAt(gate, 1);
+      }
+      RunKernel(shared ? "quant_experts_down_q4_k_q6_k" : "quant_experts_down_q4_k", a,
+                {.grid_x = static_cast<int>((kRows + plan.rows - 1) / plan.rows),
+                 .grid_y = kTokens + 1,
+                 .threads = (kChosen + (shared ? 1 : 0)) * emulated::WaveSize(),
+                 .shared_bytes = static_cast<int>(plan.shared_bytes)});
+      for (int t = 0; t <= kTokens; ++t) {
+        for (int j = 0; j < kRows; ++j) {
+          double want = 7;
+          for (int c = 0; c < kChosen && t < kTokens; ++c) {
+            const int p = t * kChosen + c, id = kIds[static_cast<size_t>(p)];
+            if (id >= 0)
+              want += weights[static_cast<size_t>(p)] *
+                      Dot(x.values, p, w.all.values, id * kRows + j, k);
+          }
+          if (shared && t < kTokens)
+            want +=
+                gate[static_cast<size_t>(t)] * Dot(shared_x.values, t, shared_w.all.values, j, k);
+          EXPECT_NEAR(y[static_cast<size_t>(t * kRows + j)], want, 4e-4)
+              << "k " << k << ", shared " << shared << ", " << t << ", " << j;
+        }
       }
     }
   }

@@ -94,11 +94,23 @@ QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int6
   return plan;
 }
 
+QuantDownPlan PlanQuantDown(int64_t blocks, int64_t experts, const DeviceFacts& device) {
+  QuantDownPlan plan;
+  const int64_t wave = device.properties.wave;
+  if (blocks > wave || experts > kQuantDownWaves) return plan;
+  int64_t lanes = wave;
+  while (lanes > kQuantDownRows && lanes / 2 >= blocks) lanes /= 2;
+  plan.lanes = static_cast<int>(lanes);
+  plan.rows = kQuantDownRows * (wave / lanes);
+  plan.shared_bytes = experts * plan.rows * int64_t{sizeof(float)};
+  return plan;
+}
+
 namespace {
 
 QuantTilePlan WithShared(QuantTilePlan plan, int64_t value_bytes) {
   const QuantTileShape& s = plan.shape;
-  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (kQuantStep * value_bytes + 16);
+  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (s.step * value_bytes + 16);
   return plan;
 }
 

@@ -11,7 +11,7 @@
 namespace vt::gpu {
 
 // Tokens of a bucket up to which activations are int8 blocks.
-inline constexpr int64_t kQuantTokens = 8;
+inline constexpr int64_t kQuantTokens = 32;
 // Of 8-bit floats more rows are for tiles: their products are of floats.
 inline int64_t QuantTokens(QuantFormat f) { return f == QuantFormat::kF8_32 ? 1 : kQuantTokens; }
 
@@ -35,6 +35,15 @@ QuantGemvPlan PlanQuantFrom(int64_t units, int64_t blocks, const DeviceFacts& de
 // Of rows that have a matrix each; `chosen`: how many of them are summed, or 0.
 QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int64_t chosen,
                                const DeviceFacts& device);
+
+// A block of quant_experts_down of rows of so many blocks, of experts and the shared one; lanes is
+// 0 where the kernel does not take them.
+struct QuantDownPlan {
+  int lanes = 0;     // that have a row
+  int64_t rows = 0;  // of the block
+  int64_t shared_bytes = 0;
+};
+QuantDownPlan PlanQuantDown(int64_t blocks, int64_t experts, const DeviceFacts& device);
 
 inline int64_t QuantUnits(int64_t rows, bool act_mul) {
   return act_mul ? rows : (rows + kQuantUnit - 1) / kQuantUnit;

@@ -2,19 +2,20 @@
 
 namespace vt::gpu {
 
-// linear_stream_<input>_<rows of x at most>. direct: x is read where it stands. Two blocks of few
-// rows are in a multiprocessor at once: the next kernel's asks for weights while this one's ends.
-#define KERNEL(name, ...)                                                                       \
-  GPU_KERNEL_BLOCKS(linear_stream_##name##_8_f16, SkinnyArgs, kStreamWaves* ::gpu::kWave, 2) {  \
-    StreamLinear<::gpu::f16, 8, __VA_ARGS__>(args);                                             \
-  }                                                                                             \
-  GPU_KERNEL_BLOCKS(linear_stream_##name##_16_f16, SkinnyArgs, kStreamWaves* ::gpu::kWave, 1) { \
-    StreamLinear<::gpu::f16, 16, __VA_ARGS__>(args);                                            \
+// linear_stream_<input>_<rows of x at most>. direct: x is read where it stands.
+#define KERNEL(name, rows, ...)                                                             \
+  GPU_KERNEL(linear_stream_##name##_##rows##_f16, SkinnyArgs, kStreamWaves* ::gpu::kWave) { \
+    StreamLinear<::gpu::f16, rows, __VA_ARGS__>(args);                                      \
   }
-KERNEL(direct, false)
-KERNEL(staged, true)
-KERNEL(norm, true, LinearInput::kNorm)
-KERNEL(sandwich, true, LinearInput::kNormAddNorm)
+#define KERNELS(name, ...)     \
+  KERNEL(name, 1, __VA_ARGS__) \
+  KERNEL(name, 8, __VA_ARGS__) \
+  KERNEL(name, 16, __VA_ARGS__)
+KERNELS(direct, false)
+KERNELS(staged, true)
+KERNELS(norm, true, LinearInput::kNorm)
+KERNELS(sandwich, true, LinearInput::kNormAddNorm)
+#undef KERNELS
 #undef KERNEL
 
 }  // namespace vt::gpu

@@ -4,7 +4,7 @@
 // Weights are the A of the product, Mma<T>::kM rows of them a unit, and activations the B. The
 // waves of a block deal a unit's k among themselves, kStreamLine values at a time. Each has a ring
 // in shared memory that it alone fills and reads, so that waves do not wait for one another but
-// where a unit's sums are added up; what is asked for runs kStreamDepth lines ahead, across units.
+// where a unit's sums are added up; what is asked for runs kDepth lines ahead, across units.
 // With an early launch the ring is full before the kernel before has ended.
 #pragma once
 
@@ -13,15 +13,14 @@
 namespace vt::gpu {
 
 // A wave's weights, asked for and read in the same order.
-template <class T>
+template <class T, int kDepth>
 class WeightStream {
  public:
   using Mma = ::gpu::Mma<T>;
   static constexpr int kPieces = kStreamLine / Mma::kK;
 
   GPU_FN explicit WeightStream(const SkinnyArgs& args) : a_(args), unit_(::gpu::block()) {
-    T* ring =
-        reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kStreamDepth * kStage;
+    T* ring = reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kDepth * kStage;
     const int row = ::gpu::lane() / kPacks, k = ::gpu::lane() % kPacks * kCount;
     k_ = k;
     to_ = ring + row * kStreamLine + (k / Mma::kK ^ Swap(row)) * Mma::kK + k % Mma::kK;
@@ -44,28 +43,16 @@ class WeightStream {
       Advance();
     }
     ::gpu::copy_commit();
-    asked_ = asked_ + 1 == kStreamDepth ? 0 : asked_ + 1;
-  }
-
-  // Brings the lines that follow into the device's cache.
-  GPU_FN void Prefetch(int lines) const {
-    WeightStream ahead = *this;
-    for (int i = 0; i < lines && ahead.unit_ < a_.units; ++i) {
-      if (::gpu::lane() % kPacks == 0) {
-#pragma unroll
-        for (int j = 0; j < kCopies; ++j) ::gpu::prefetch(ahead.RowAt(j));
-      }
-      ahead.Advance();
-    }
+    asked_ = asked_ + 1 == kDepth ? 0 : asked_ + 1;
   }
 
   // The next line; its place is free to be asked for again after the next sync_wave().
   GPU_FN void Take(typename Mma::A (&w)[kPieces]) {
-    ::gpu::copy_wait<kStreamDepth - 1>();
+    ::gpu::copy_wait<kDepth - 1>();
     ::gpu::sync_wave();
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) w[p] = Mma::load_a(rows_[p], taken_ * kStage);
-    taken_ = taken_ + 1 == kStreamDepth ? 0 : taken_ + 1;
+    taken_ = taken_ + 1 == kDepth ? 0 : taken_ + 1;
   }
 
  private:
@@ -119,15 +106,15 @@ class WeightStream {
 template <class T, int kTokens, bool kStaged, LinearInput kInput = LinearInput::kPlain>
 GPU_FN void StreamLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
-  using Stream = WeightStream<T>;
+  constexpr int kDepth = kStreamDepth<kTokens>;
+  using Stream = WeightStream<T, kDepth>;
   constexpr int kTiles = (kTokens + Mma::kN - 1) / Mma::kN;
   constexpr int kPieces = Stream::kPieces;
 
   ::gpu::launch_dependents();
   Stream stream(a);
 #pragma unroll
-  for (int i = 0; i < kStreamDepth; ++i) stream.Ask();
-  stream.Prefetch(kStreamAhead);
+  for (int i = 0; i < kDepth; ++i) stream.Ask();
   StagedRows<T, kInput> staged(a);
   if (kStaged) staged.Prefetch();
 
