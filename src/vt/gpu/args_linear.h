@@ -56,9 +56,9 @@ struct SkinnyArgs {
 
 // linear_stream: a unit is kStreamRows rows of the weights (an act_mul's: half of each), whose k
 // all waves of a block share, a line after the other. A wave asks for kStreamDepth lines ahead.
-inline constexpr int kStreamRows = 16, kStreamLine = 64, kStreamWaves = 16;
+inline constexpr int kStreamRows = 16, kStreamLine = 64, kStreamWaves = 8;
 template <int kMostRows>  // of activations
-inline constexpr int kStreamDepth = kMostRows == 1 ? 6 : 3;
+inline constexpr int kStreamDepth = kMostRows == 1 ? 12 : 6;
 
 // A block's tile of linear_tile, rows by columns, and its waves, for values of 2 and of 4 bytes.
 inline constexpr int kLinearTile2 = 128, kLinearTileWaves2 = 8;

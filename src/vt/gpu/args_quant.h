@@ -231,16 +231,13 @@ struct QuantTileArgs {
   int32_t out_f32 = 0;
   int32_t packed = 0;  // rows of x can be read by 16 bytes
 };
-// Blocks of a kernel: rows of x by rows of the weights, waves, stages of unpacked weights, and
-// values of k at once: a step takes as long as weights are under way, so the more the better, as
-// far as AMD's 64 KiB of shared memory go.
+// Blocks of a kernel: rows of x by rows of the weights, waves, and stages of unpacked weights.
 struct QuantTileShape {
-  int rows, columns, waves, stages, step;
+  int rows, columns, waves, stages;
 };
-inline constexpr QuantTileShape kQuantTileFew = {16, 64, 4, 2, 128},
-                                kQuantTileSome = {64, 64, 4, 1, 128},
-                                kQuantTileMany = {128, 64, 8, 2, 64},
-                                kQuantTile4 = {64, 64, 4, 1, 64};
+inline constexpr int kQuantStep = 64;  // values of k at once
+inline constexpr QuantTileShape kQuantTileFew = {16, 64, 4, 2}, kQuantTileSome = {64, 64, 4, 2},
+                                kQuantTileMany = {128, 64, 8, 2}, kQuantTile4 = {64, 64, 4, 1};
 
 // Where every row of out has a matrix of its own: see QuantExpertArgs. Rows are dealt to tiles of
 // one expert each on the device: `order` has rows of out, expert by expert, and tile t the `count`

@@ -55,7 +55,8 @@
 //   C[kM x kN] += A[kM x kK] B[kN x kK]^T, summed in f32.
 //   A load_a(row): row(i) for i in [0, kM) gives a 16-byte aligned pointer to kK values (shared or
 //   global); B load_b(row): likewise for i in [0, kN). How k is dealt to lanes is the same for
-//   both and nobody's business. load_a_stream: with load_stream.
+//   both and nobody's business. load_a_stream: with load_stream. load_a_near and load_b_near: the
+//   same of rows in shared memory that are 16 bytes apart modulo 128; they go together.
 //   ARows rows_of_a(row); BRows rows_of_b(row): this lane's part of such rows, to be kept where
 //   many values of k are read of the same rows: load_a(rows, k), load_b(rows, k) and
 //   load_b_stream(rows, k, valid) read those from k on; the last zeros unless valid.

@@ -240,6 +240,22 @@ struct Mma {
     const uint4 w = *reinterpret_cast<const uint4*>(row(g) + 8 * t);
     return {{w.x, w.y, w.z, w.w}};
   }
+  // Eight rows by 16 bytes a matrix, so that rows 16 bytes apart modulo 128 share no bank; k is
+  // dealt in its natural order.
+  template <class F>
+  static GPU_FN A load_a_near(F row) {
+    const T* p = row(lane_() % 16) + lane_() / 16 * 8;
+    A a;
+    LoadMatrices(p, a.r);
+    LoadMatrices(p + 16, a.r + 4);
+    return a;
+  }
+  template <class F>
+  static GPU_FN B load_b_near(F row) {
+    B b;
+    LoadMatrices(row(lane_() % 8) + lane_() / 8 * 8, b.r);
+    return b;
+  }
   struct ARows {
     const T *lo, *hi;
   };
@@ -357,6 +373,12 @@ struct Mma {
   }
 
  private:
+  static GPU_FN void LoadMatrices(const T* p, uint32_t* r) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(p))
+                 : "memory");
+  }
   static GPU_FN int lane_() { return static_cast<int>(threadIdx.x) % 32; }
 };
 

@@ -233,6 +233,14 @@ struct Mma {
     std::memcpy(b.v, a.v, sizeof b.v);
     return b;
   }
+  template <class F>
+  static A load_a_near(F row) {
+    return load_a(row);
+  }
+  template <class F>
+  static B load_b_near(F row) {
+    return load_b(row);
+  }
   struct ARows {
     const T* p;
   };

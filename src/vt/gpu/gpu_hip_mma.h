@@ -105,6 +105,14 @@ struct Mma {
   static GPU_FN B load_b(F row) {
     return __builtin_bit_cast(B, load_a(row));
   }
+  template <class F>
+  static GPU_FN A load_a_near(F row) {
+    return load_a(row);
+  }
+  template <class F>
+  static GPU_FN B load_b_near(F row) {
+    return load_b(row);
+  }
   struct ARows {
     const T* p;
   };

@@ -41,6 +41,14 @@ struct PlainMma {
     for (int i = 0; i < kPart; ++i) b.v[i] = a.v[i];
     return b;
   }
+  template <class F>
+  static GPU_FN A load_a_near(F row) {
+    return load_a(row);
+  }
+  template <class F>
+  static GPU_FN B load_b_near(F row) {
+    return load_b(row);
+  }
   struct ARows {
     const float* p;
   };

@@ -110,7 +110,7 @@ namespace {
 
 QuantTilePlan WithShared(QuantTilePlan plan, int64_t value_bytes) {
   const QuantTileShape& s = plan.shape;
-  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (s.step * value_bytes + 16);
+  plan.shared_bytes = (2 * s.rows + s.stages * s.columns) * (kQuantStep * value_bytes + 16);
   return plan;
 }
 

@@ -61,7 +61,7 @@ class WeightStream {
   static constexpr int kRowsAtOnce = ::gpu::kWave / kPacks;  // that a copy of all lanes has
   static constexpr int kCopies = Mma::kM / kRowsAtOnce, kHalf = Mma::kM / 2;
   static constexpr int kStage = Mma::kM * kStreamLine;
-  static_assert(kPieces == 2 && Mma::kM == kStreamRows && kCopies >= 2);
+  static_assert(kPieces % 2 == 0 && Mma::kM == kStreamRows && kCopies >= 2);
 
   // Odd rows have their halves exchanged: no two rows that are read together are in the same banks.
   GPU_FN static int Swap(int row) { return row & 1; }

@@ -10,9 +10,7 @@ template <class T, QuantTileShape kShape>
 class QuantTile {
  public:
   GPU_FN explicit QuantTile(const QuantTileArgs& args)
-      : a_(args),
-        steps_((args.blocks * 32 + kShape.step - 1) / kShape.step),
-        blocks_(args.blocks) {}
+      : a_(args), steps_((args.blocks * 32 + kQuantStep - 1) / kQuantStep), blocks_(args.blocks) {}
 
   GPU_FN void Run() {
     ::gpu::launch_dependents();
@@ -42,12 +40,11 @@ class QuantTile {
     int x, out;
   };
   static constexpr int kCount = ::gpu::Pack<T>::kCount;
-  static constexpr int kStep = kShape.step;
-  static constexpr int kPitch = kStep + kCount;  // a pack more: no two rows in the same banks
+  static constexpr int kPitch = kQuantStep + kCount;  // a pack more: no two rows in the same banks
   static constexpr int kDown = kShape.rows >= 32 ? 2 : 1, kAcross = kShape.waves / kDown;  // waves
   static constexpr int kM = kShape.rows / kDown / Mma::kM, kN = kShape.columns / kAcross / Mma::kN;
   // Blocks of weights that a step has, and those of a thread.
-  static constexpr int kItems = kShape.columns * kStep / 32;
+  static constexpr int kItems = kShape.columns * kQuantStep / 32;
   static constexpr int kThreads = kShape.waves * ::gpu::kWave;
   static constexpr int kMine = (kItems + kThreads - 1) / kThreads;
 
@@ -109,7 +106,7 @@ class QuantTile {
     int column, part, block;
   };
   GPU_FN Item ItemOf(int step, int i) const {
-    constexpr int kParts = kStep / 32;
+    constexpr int kParts = kQuantStep / 32;
     const int item = i * kThreads + ::gpu::thread(), part = item % kParts;
     return {item / kParts, part, step * kParts + part};
   }
@@ -169,7 +166,7 @@ class QuantTile {
   }
 
   // Packs of x that a step has; which of them a thread copies is the same in every step.
-  static constexpr int kPacks = kStep / kCount;
+  static constexpr int kPacks = kQuantStep / kCount;
   static constexpr int kCopies = (kShape.rows * kPacks + kThreads - 1) / kThreads;
   struct PackOfX {
     int row, at;
@@ -185,7 +182,7 @@ class QuantTile {
     for (int i = 0; i < kCopies; ++i) {
       const PackOfX pack = PackOf(i);
       if (kShape.rows * kPacks % kThreads != 0 && pack.row >= kShape.rows) continue;
-      const int k = step * kStep + pack.at;
+      const int k = step * kQuantStep + pack.at;
       T* to = StageOfX(step) + pack.row * kPitch + pack.at;
       const int valid = pack.row < rows_ ? ::gpu::max(0, ::gpu::min(a_.k - k, kCount)) : 0;
       if (a_.packed != 0) {
@@ -199,16 +196,16 @@ class QuantTile {
 
   GPU_FN void MultiplyStep(int step) {
 #pragma unroll
-    for (int k = 0; k < kStep; k += Mma::kK) {
+    for (int k = 0; k < kQuantStep; k += Mma::kK) {
       const T* x = StageOfX(step) + FirstRow() * kPitch + k;
       const T* w = StageOfW(step) + FirstColumn() * kPitch + k;
       typename Mma::A a[kM];
 #pragma unroll
       for (int m = 0; m < kM; ++m)
-        a[m] = Mma::load_a([&](int i) { return x + (m * Mma::kM + i) * kPitch; });
+        a[m] = Mma::load_a_near([&](int i) { return x + (m * Mma::kM + i) * kPitch; });
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
-        const auto b = Mma::load_b([&](int i) { return w + (n * Mma::kN + i) * kPitch; });
+        const auto b = Mma::load_b_near([&](int i) { return w + (n * Mma::kN + i) * kPitch; });
 #pragma unroll
         for (int m = 0; m < kM; ++m) Mma::mma(c_[m][n], a[m], b);
       }
