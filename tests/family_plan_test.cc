@@ -106,7 +106,9 @@ TEST_P(FamilyPlanTest, FusesItsSpecialLayersAndQuantisesNoValueTwice) {
     for (const Op op : ops) sum += count[op];
     return sum;
   };
-  EXPECT_EQ(any({Op::kNormRouterGate, Op::kNormRouter, Op::kRouter, Op::kHashRouter}), sparse);
+  EXPECT_EQ(
+      any({Op::kNormRouterGate, Op::kNormRouter, Op::kRmsNormRouter, Op::kRouter, Op::kHashRouter}),
+      sparse);
   // Biases, clamps and scores stand before the activation, between what would be one.
   if (count[Op::kExpertBias] > 0) sparse = 0;
   std::map<vt::ir::ValueId, Op> maker;
@@ -266,6 +268,37 @@ TEST(FamilyPlans, OneTokenOfAPublishedHybridTakesFewLaunches) {
     "num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,
     "moe_intermediate_size":768,"norm_topk_prob":true})"),
       300);
+}
+
+// Plain weights: a layer is its attention, the norm with the router, three matrices of experts and
+// of the shared one, and what is summed.
+TEST(FamilyPlans, OneTokenOfPlainExpertsTakesFewLaunches) {
+  const vt::gpu::KnownCard& card = vt::gpu::KnownCards()[0];
+  const vt::gpu::GpuTarget target({.properties = card.properties, .cuda = card.cuda}, card.rates);
+  const auto checkpoint = Dummy("deepseek_v2_lite", R"({"architectures":["DeepseekV2ForCausalLM"],
+    "vocab_size":102400,"hidden_size":2048,"intermediate_size":10944,"moe_intermediate_size":1408,
+    "num_hidden_layers":27,"num_attention_heads":16,"num_key_value_heads":16,"n_shared_experts":2,
+    "n_routed_experts":64,"num_experts_per_tok":6,"first_k_dense_replace":1,"kv_lora_rank":512,
+    "q_lora_rank":null,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,
+    "topk_method":"greedy","scoring_func":"softmax","norm_topk_prob":false})",
+                                "");
+  ASSERT_NE(checkpoint, nullptr);
+  const Graph graph = BuildGraph(*checkpoint, true);
+  for (const int64_t tokens : {1, 8}) {
+    vt::ir::Plan plan = Lower(graph, target, {tokens, tokens, tokens});
+    std::map<Op, int64_t> count = Count(plan.graph);
+    EXPECT_EQ(count[Op::kGroupedLinearActMul], 26) << Dump(plan.graph);
+    EXPECT_EQ(count[Op::kGroupedLinearSumAdd], 26);
+    EXPECT_EQ(count[Op::kRmsNormRouter], 26);
+    EXPECT_EQ(count[Op::kGroupedLinear] + count[Op::kExpertSum] + count[Op::kRouter], 0);
+    const int64_t launches = target.Launches(plan);
+    std::cout << "deepseek_v2_lite, " << tokens << " tokens: " << launches << " launches\n";
+    EXPECT_LE(launches, 329);
+  }
+  // More rows go through tiles.
+  std::map<Op, int64_t> count = Count(Lower(graph, target, {9, 9, 9}).graph);
+  EXPECT_EQ(count[Op::kGroupedLinear], 52);
+  EXPECT_EQ(count[Op::kExpertSum], 26);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, FamilyPlanTest, ::testing::ValuesIn(GoldenNames()),

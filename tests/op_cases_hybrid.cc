@@ -184,6 +184,13 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
   add(ExpertBlock("expert_block.one", 1, 1, 64, 32, 32, DType::kIQ4_NL, DType::kQ5_1, {}, steps));
   add(ExpertBlock("expert_block.wide", 70, 11, 2048, 32, 256, q4, DType::kQ4_0, {},
                   {{{1}}, {{2}}}));
+  // Plain values; rows that are no whole lines, and longer than what is under way at once.
+  const DType half = DType::kF16, brain = DType::kBF16;
+  add(ExpertBlock("expert_block.bf16", 9, 3, 256, 88, 0, brain, brain, {.normalise = true}, steps));
+  add(ExpertBlock("expert_block.f16", 6, 5, 96, 136, 32, half, half,
+                  {.sigmoid = true, .scale = 2.5f, .bias = true}, steps));
+  add(ExpertBlock("expert_block.mixed", 12, 4, 64, 64, 32, brain, q8, {}, steps));
+  add(ExpertBlock("expert_block.wide_bf16", 5, 2, 2176, 40, 0, brain, brain, {}, {{{1}}, {{2}}}));
   add(ExpertBlock("expert_block.few_wide", 5, 2, 2048, 256, 0, q4, q6, {}, {{{1}}}));
 }
 

@@ -108,6 +108,7 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kActMulQuantizeLinearAdd:
     case Op::kNormRouter:
     case Op::kNormRouterGate:
+    case Op::kRmsNormRouter:
     case Op::kGroupedLinearActMulQuantize:
     case Op::kExpertsUp:
     case Op::kGroupedLinearSumAdd:

@@ -22,14 +22,16 @@ struct RouterArgs {
   int32_t sigmoid = 0, root = 0, normalise = 0;
   float scale = 1;
 };
-// h = rms_norm(x): y = quantize(h), and the router of the logits w h, `logits` being room for them,
-// [tokens][experts]. With gate_w, one row, gate = gate_fn(gate_w h). A wave has a row of w or
-// gate_w; block_y() is the token.
+// h = rms_norm(x): y = quantize(h) or `row` = h, and the router of the logits w h, `logits` being
+// room for them, [tokens][experts]. With gate_w, one row, gate = gate_fn(gate_w h). A wave has a
+// row of w or gate_w; block_y() is the token.
 struct NormRouterArgs {
   RouterArgs router;
   View x, gate;
   RowNorm norm;
-  QuantRows y;
+  QuantRows y;                                 // or
+  Rows row;                                    // of T; base: nullptr for none
+  int32_t width = 0;                           // a multiple of 32
   const void *w = nullptr, *gate_w = nullptr;  // of T, rows `pitch` values apart
   int64_t pitch = 0;
   float* logits = nullptr;
@@ -52,6 +54,10 @@ struct ExpertSortArgs {
   int32_t* order = nullptr;
 };
 inline constexpr int kExpertSortThreads = 1024;
+inline constexpr int kExpertSortScratch = 32;  // a wave of a block
+constexpr int ExpertSortBytes(int experts) {
+  return (2 * kExpertSortScratch + 3 * (experts + 1)) * 4;
+}
 
 // y[t] = the sum over j of weights[t][j] x[t][j].
 struct ExpertSumArgs {
@@ -60,6 +66,7 @@ struct ExpertSumArgs {
   const float* weights = nullptr;
   Count count;
   int32_t chosen = 1, width = 0;
+  int32_t packed = 0;  // all rows are of the kernel's T, and whole aligned chunks of 16 bytes
 };
 inline constexpr int kExpertSumThreads = 128;
 

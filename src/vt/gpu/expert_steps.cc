@@ -5,6 +5,8 @@
 
 #include "base/strings.h"
 #include "vt/gpu/args_experts.h"
+#include "vt/gpu/expert_nodes.h"
+#include "vt/gpu/expert_plain_steps.h"
 #include "vt/gpu/quant_layout.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_steps.h"
@@ -15,68 +17,6 @@ namespace {
 
 using ir::DType;
 using ir::Op;
-
-// What the forms of a grouped linear have in common.
-struct Grouped {
-  ir::ValueId x = ir::kNone, ids = ir::kNone, weights = ir::kNone, out = ir::kNone;
-  ir::ValueId residual = ir::kNone;
-  // A shared expert: its row, its gate, its result where that is apart; its matrices.
-  ir::ValueId shared_x = ir::kNone, gate = ir::kNone, shared_out = ir::kNone;
-  std::vector<ir::ValueId> shared;
-  std::vector<ir::ValueId> matrices;
-  RowFn act = RowFn::kNone;
-};
-
-Grouped Read(const ir::Node& n) {
-  Grouped l;
-  l.x = n.inputs[0];
-  l.ids = n.inputs[1];
-  l.out = n.outputs[0];
-  size_t first = 2;
-  size_t end = n.inputs.size();
-  switch (n.op) {
-    case Op::kGroupedLinearSumAdd:
-      l.residual = n.inputs[--end];
-      l.weights = n.inputs[first++];
-      break;
-    case Op::kExpertsDown:
-      l.residual = n.inputs[7];
-      l.gate = n.inputs[6];
-      l.shared = {n.inputs[5]};
-      l.shared_x = n.inputs[4];
-      end = 4;
-      l.weights = n.inputs[first++];
-      break;
-    case Op::kGroupedLinearSum:
-      l.weights = n.inputs[first++];
-      break;
-    case Op::kExpertsUp:
-      l.shared = {n.inputs[4], n.inputs[5]};
-      l.shared_out = n.outputs[1];
-      end = 4;
-      [[fallthrough]];
-    case Op::kGroupedLinearActMul:
-    case Op::kGroupedLinearActMulQuantize:
-      l.act = RowFnOf(n.attrs.as<ir::FusedAttrs>().parts[3].as<ir::UnaryAttrs>().fn);
-      break;
-    default:
-      break;
-  }
-  l.matrices.assign(n.inputs.begin() + static_cast<int64_t>(first),
-                    n.inputs.begin() + static_cast<int64_t>(end));
-  return l;
-}
-
-// Rows of x and experts, of the bucket.
-struct GroupedShape {
-  int64_t tokens = 1, chosen = 1, experts = 1, k = 0;
-  int64_t pairs() const { return tokens * chosen; }
-};
-GroupedShape ShapeOf(const ir::Graph& g, const Grouped& l, const ir::Bucket& b) {
-  const ir::Shape& ids = g.value(l.ids).shape;
-  return {ids[0].At(b), ids[1].At(b), g.value(l.matrices[0]).shape[0].At(b),
-          g.value(l.x).shape.back().At(b)};
-}
 
 // The rows of the step by expert, in the workspace.
 struct Tiles {
@@ -104,11 +44,13 @@ int64_t ExpertBytes(const Context& c, ir::ValueId matrix) {
 class Compiler {
  public:
   Compiler(const Context& c, ir::NodeId id)
-      : c_(c), id_(id), l_(Read(c.node(id))), s_(ShapeOf(c.plan.graph, l_, c.bucket())) {}
+      : c_(c), id_(id), l_(ReadGrouped(c.node(id))), s_(ShapeOf(c.plan.graph, l_, c.bucket())) {}
 
   void Run() {
     if (ir::IsQuantised(c_.value(l_.out).dtype)) return Up();
     if (c_.value(l_.x).dtype == DType::kQ8_A32) return Gemv();
+    if (SupportsPlainExperts(c_.plan.graph, c_.node(id_), c_.bucket(), c_.device))
+      return CompilePlainExperts(c_, id_);
     Sort();
     int32_t column = 0;
     for (const ir::ValueId w : l_.matrices) {
@@ -248,7 +190,7 @@ class Compiler {
     sort_.tiles = reinterpret_cast<QuantExpertTile*>(workspace + tiles_.order_bytes);
     LaunchConfig config;
     config.threads = kExpertSortThreads;
-    config.shared_bytes = static_cast<unsigned>(2 * (s_.experts + 1) * 4);
+    config.shared_bytes = static_cast<unsigned>(ExpertSortBytes(sort_.experts));
     config.early = true;
     // Once for all matrices that the same ids choose.
     const auto last = std::find_if(c_.launches.rbegin(), c_.launches.rend(),
@@ -347,7 +289,12 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   a.router.experts = static_cast<int32_t>(w.rows);
   a.x = ViewOf(c, n.inputs[0]);
   a.norm = {c.Vector(n.inputs[1]), norm.eps, norm.weight_offset};
-  a.y = QuantRowsOf(c, n.outputs[0]);
+  if (n.op == Op::kRmsNormRouter) {
+    a.row = c.RowsOf(n.outputs[0]);
+  } else {
+    a.y = QuantRowsOf(c, n.outputs[0]);
+  }
+  a.width = static_cast<int32_t>(w.columns);
   a.w = w.data;
   a.pitch = w.pitch;
   int64_t rows = w.rows;
@@ -366,7 +313,7 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   config.threads = kNormRouterThreads;
   // The row; then logits and what the choice needs.
   config.shared_bytes = static_cast<unsigned>(
-      kRowsScratch * 4 + std::max(int64_t{a.y.blocks} * 128, w.rows * 4 + RouterBytes(a.router)));
+      kRowsScratch * 4 + std::max(w.columns * 4, w.rows * 4 + RouterBytes(a.router)));
   config.early = true;
   c.Emit(id, "norm_router", c.device.value_type, config, a);
 }
@@ -381,7 +328,12 @@ void CompileSum(const Context& c, ir::NodeId id) {
   a.count = c.CountOf(n.outputs[0]);
   a.chosen = static_cast<int32_t>(c.value(n.inputs[0]).shape[1].At(c.bucket()));
   a.width = a.y.rows.width;
-  const int64_t threads = c.MostRows(n.outputs[0]) * a.width;
+  const int64_t chunk = 16 / ir::Info(c.device.value_type).bytes;
+  const auto whole = [&](ir::ValueId v) {
+    return c.value(v).dtype == c.device.value_type && c.Aligned(v);
+  };
+  a.packed = a.width % chunk == 0 && whole(n.inputs[0]) && whole(n.outputs[0]) ? 1 : 0;
+  const int64_t threads = c.MostRows(n.outputs[0]) * ((a.width + chunk - 1) / chunk);
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>((threads + kExpertSumThreads - 1) / kExpertSumThreads);
   config.threads = kExpertSumThreads;
@@ -390,6 +342,10 @@ void CompileSum(const Context& c, ir::NodeId id) {
 }
 
 }  // namespace
+
+bool IsNormRouter(Op op) {
+  return op == Op::kNormRouter || op == Op::kNormRouterGate || op == Op::kRmsNormRouter;
+}
 
 void CompileExperts(const Context& c, ir::NodeId id) {
   switch (c.node(id).op) {
@@ -400,6 +356,7 @@ void CompileExperts(const Context& c, ir::NodeId id) {
       return CompileSum(c, id);
     case Op::kNormRouter:
     case Op::kNormRouterGate:
+    case Op::kRmsNormRouter:
       return CompileNormRouter(c, id);
     default:
       return Compiler(c, id).Run();
@@ -422,6 +379,7 @@ bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket&
   return plain(n.inputs[0]) && x.shape.size() == 2 && b.tokens <= kQuantTokens &&
          x.shape.back().At(b) <= kMostWidth && x.shape.back().At(b) % 32 == 0 &&
          w.shape[0].At(b) <= kMostExperts && matrix(n.inputs[2]) &&
+         (n.op != Op::kRmsNormRouter || g.value(n.outputs[0]).dtype == d.value_type) &&
          (!gate ||
           (matrix(n.inputs[3]) && g.value(n.inputs[3]).shape[0].At(b) == 1 && plain(n.outputs[3])));
 }
@@ -430,13 +388,13 @@ bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket&
 
 bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                      const DeviceFacts& d) {
-  if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate) return SupportsNormRouter(g, n, b, d);
+  if (IsNormRouter(n.op)) return SupportsNormRouter(g, n, b, d);
   const auto type = [&](size_t i) { return g.value(n.inputs[i]).dtype; };
   if (n.op == Op::kRouter || n.op == Op::kHashRouter)
     return type(0) == DType::kF32 && g.value(n.inputs[0]).shape.back().count <= kMostExperts;
   if (n.op == Op::kExpertSum)
     return type(1) == DType::kF32 && (type(0) == DType::kF32 || type(0) == d.value_type);
-  const Grouped l = Read(n);
+  const Grouped l = ReadGrouped(n);
   const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
   if (g.value(l.x).dtype == DType::kQ8_A32) {
     if (!std::all_of(l.matrices.begin(), l.matrices.end(), quantised) ||
@@ -454,16 +412,17 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
     };
     return l.act == RowFn::kNone || (same(l.matrices) && same(l.shared));
   }
-  return n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type;
+  return SupportsPlainExperts(g, n, b, d) ||
+         (n.op == Op::kGroupedLinear && g.value(l.x).dtype == d.value_type);
 }
 
 int64_t ExpertWorkspace(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
   int64_t bytes = 0;
   for (const ir::Node& n : g.nodes) {
-    if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate)
+    if (IsNormRouter(n.op))
       bytes = std::max(bytes, b.tokens * g.value(n.inputs[2]).shape[0].At(b) * 4);
     if (n.op != Op::kGroupedLinear || g.value(n.inputs[0]).dtype == DType::kQ8_A32) continue;
-    bytes = std::max(bytes, TilesOf(ShapeOf(g, Read(n), b), d).bytes());
+    bytes = std::max(bytes, TilesOf(ShapeOf(g, ReadGrouped(n), b), d).bytes());
   }
   return bytes;
 }

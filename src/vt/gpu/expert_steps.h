@@ -5,6 +5,9 @@
 
 namespace vt::gpu {
 
+// A norm and the router behind it in one launch.
+bool IsNormRouter(ir::Op op);
+
 void CompileExperts(const Context& c, ir::NodeId id);
 bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                      const DeviceFacts& d);

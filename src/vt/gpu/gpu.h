@@ -36,6 +36,7 @@
 //   fence()                                what this thread wrote before is seen by other blocks
 //                                          before what it writes after
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
+//   load_stream_if(const Pack*, valid)     the same, or zeros and no load
 //   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least)
 //   of
 //                                          a global address near

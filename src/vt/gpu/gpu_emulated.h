@@ -121,6 +121,10 @@ Pack<T> load_stream(const Pack<T>* p) {
   block_::CheckAligned(p, 16);
   return *p;
 }
+template <class T>
+Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
+  return valid ? load_stream(p) : Pack<T>{};
+}
 inline void prefetch(const void*) {}
 inline constexpr bool kCopiesRunAhead = true;
 inline void copy_async(void* to, const void* from, int valid) {

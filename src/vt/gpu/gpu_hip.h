@@ -149,6 +149,12 @@ GPU_FN Pack<T> load_stream(const Pack<T>* p) {
                             __builtin_nontemporal_load(reinterpret_cast<const Words4*>(p)));
 }
 
+template <class T>
+GPU_FN Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
+  if (!valid) return Pack<T>{};
+  return load_stream(p);
+}
+
 GPU_FN void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // There is no such copy on all of these cards: a load and a store, which a wait has nothing to add

@@ -34,6 +34,7 @@ set(gpu_kernel_files
   linear_tile_f32.cu
   entries.cu
   experts.cu
+  experts_plain.cu
   quant_expand.cu
   quant_experts.cu
   quant_from.cu

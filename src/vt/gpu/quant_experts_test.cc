@@ -187,7 +187,8 @@ TEST(QuantExperts, TilesTakeTheRowsOfOneExpert) {
   sort.most_tiles = static_cast<int32_t>(tiles.size());
   sort.tiles = tiles.data();
   sort.order = order.data();
-  RunKernel("expert_sort", sort, {.threads = kExpertSortThreads, .shared_bytes = 2 * 5 * 4});
+  RunKernel("expert_sort", sort,
+            {.threads = kExpertSortThreads, .shared_bytes = ExpertSortBytes(kExperts)});
   int rows = 0;
   for (const QuantExpertTile& t : tiles) {
     for (int i = 0; i < t.count; ++i, ++rows) {

@@ -64,6 +64,7 @@ Family FamilyOf(Op op) {
     case Op::kExpertSum:
     case Op::kNormRouter:
     case Op::kNormRouterGate:
+    case Op::kRmsNormRouter:
     case Op::kGroupedLinearActMulQuantize:
     case Op::kExpertsUp:
     case Op::kGroupedLinearSumAdd:
@@ -101,7 +102,7 @@ int64_t RoundUp(int64_t n) { return (n + 255) / 256 * 256; }
 int64_t BlockCounterCount(const ir::Graph& g, const ir::Bucket& b) {
   int64_t most = 0;
   for (const ir::Node& n : g.nodes) {
-    if (n.op == Op::kNormRouter || n.op == Op::kNormRouterGate) most = std::max(most, b.tokens);
+    if (IsNormRouter(n.op)) most = std::max(most, b.tokens);
     if (n.op == Op::kGatedDeltaNet) {
       const auto& delta = n.attrs.as<ir::FusedAttrs>().parts[2].as<ir::DeltaAttrs>();
       most = std::max(most, b.requests * delta.k_heads);

@@ -144,6 +144,8 @@ namespace vt::ir {
     "(g, u, W, r) -> linear(quantize(fn(g) * u), W) + r")                                         \
   X(NormRouter, "norm_router", FusedAttrs,                                                        \
     "(x, w, W, bias if any) -> (quantize(h), router(linear(h, W), bias)), h = rms_norm(x, w)")    \
+  X(RmsNormRouter, "rms_norm_router", FusedAttrs,                                                 \
+    "(x, w, W, bias if any) -> (h, router(linear(h, W), bias)), h = rms_norm(x, w)")              \
   X(NormRouterGate, "norm_router_gate", FusedAttrs,                                               \
     "(x, w, W, W1, bias if any) -> the same, and fn(linear(h, W1)): a shared expert's gate")      \
   X(GroupedLinearActMulQuantize, "grouped_linear_act_mul_quantize", FusedAttrs,                   \

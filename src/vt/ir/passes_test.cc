@@ -128,7 +128,8 @@ TEST(MergeLinears, KeepsApartWhatWantsDifferentActivations) {
 }
 
 // A block of experts with a shared one: router, gate and up, down, on one normed value.
-Graph ExpertBlock() {
+// Of plain weights where `all` says of which type they are.
+Graph ExpertBlock(std::optional<DType> all = {}) {
   std::map<std::string, WeightInfo> w = {{"embed.weight", {DType::kQ8_0, {100, kWidth}}},
                                          {"norm.weight", {DType::kF32, {kWidth}}},
                                          {"router.weight", {DType::kF32, {8, kWidth}}},
@@ -138,6 +139,9 @@ Graph ExpertBlock() {
                                          {"experts.gate.weight", {DType::kQ4_0, {8, 32, kWidth}}},
                                          {"experts.up.weight", {DType::kQ4_0, {8, 32, kWidth}}},
                                          {"experts.down.weight", {DType::kQ5_0, {8, kWidth, 32}}}};
+  for (auto& [name, info] : w) {
+    if (all && info.shape.size() > 1) info.dtype = *all;
+  }
   Builder b("experts", AnyWeights(std::move(w)), {.max_model_len = 64});
   const ValueId x = b.Embed("embed.weight", 100, kWidth);
   const ValueId m = b.RmsNorm(x, "norm.weight", 1e-5f);
@@ -269,6 +273,24 @@ TEST(SplitLinears, RowsOfManyTokensStayAligned) {
   ASSERT_NE(a, nullptr) << Dump(many);
   EXPECT_EQ(many.value(a->inputs[1]).name, "a.weight");
   EXPECT_EQ(many.value(a->inputs[2]).name, "a.bias");
+}
+
+// Of plain weights: the router needs the norm's row, which stays as it is.
+TEST(Lower, ExpertsOfPlainValuesAreTwoNodesBehindTheirRouter) {
+  const Graph g = Lower(ExpertBlock(DType::kBF16), FakeTarget(), kBucket).graph;
+  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+  const Node* router = Find(g, Op::kRmsNormRouter);
+  ASSERT_NE(router, nullptr) << Dump(g);
+  ASSERT_EQ(router->outputs.size(), 3u);
+  const Node* up = Find(g, Op::kGroupedLinearActMul);
+  ASSERT_NE(up, nullptr) << Dump(g);
+  EXPECT_EQ(up->inputs[0], router->outputs[0]);
+  EXPECT_EQ(up->inputs[1], router->outputs[2]);
+  const Node* down = Find(g, Op::kGroupedLinearSumAdd);
+  ASSERT_NE(down, nullptr) << Dump(g);
+  EXPECT_EQ(down->inputs[2], router->outputs[1]);
+  EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter) + CountNodes(g, Op::kRmsNorm), 0)
+      << Dump(g);
 }
 
 TEST(Roofline, ExpertsCostWhatTheyMeet) {

@@ -44,6 +44,7 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"router*", 2, 2},
     {"norm_router*", 2, 2},
     {"expert_sum*", 2, 2},
+    {"experts_*", 2, 1},     // 256 bytes a lane under way; rows of x take up to 60 KB
     {"expert_sort*", 1, 1},  // one block a node
 };
 inline constexpr int kRdnaSharedBytes = 128 << 10, kCdnaSharedBytes = 64 << 10;  // of a unit

@@ -1,5 +1,6 @@
-// A norm, its quantised row, and the experts that it goes to, in one launch: each block norms the
-// row for itself, a wave has a row of the router's matrix, and the block that comes last chooses.
+// A norm, its row, quantised or not, and the experts that it goes to, in one launch: each block
+// norms the row for itself, a wave has a row of the router's matrix, and the block that comes last
+// chooses.
 #pragma once
 
 #include "vt/gpu/tiles/experts.h"
@@ -52,7 +53,7 @@ template <class T>
 GPU_FN void NormRouter(const NormRouterArgs& a) {
   constexpr int kN = kQuantizeValues;
   const RouterArgs& r = a.router;
-  const int token = ::gpu::block_y(), width = a.y.blocks * 32;
+  const int token = ::gpu::block_y(), width = a.width;
   float* scratch = reinterpret_cast<float*>(::gpu::shared());
   float* h = scratch + kRowsScratch;
   const int row = ::gpu::block() * ::gpu::waves() + ::gpu::wave();
@@ -73,7 +74,12 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
       [&](int at, float(&v)[kN], bool) { RowRefOf<T, false>(a.x, token).load(at, kN, v); },
       [&](int at, const float(&v)[kN], bool live_values) {
         if (live_values) StoreValues<true>(h + at, kN, v);
-        if (::gpu::block() == 0) QuantizeValues(v, a.y, token, at, live_values);
+        if (::gpu::block() != 0) return;
+        if (a.row.base == nullptr) {
+          QuantizeValues(v, a.y, token, at, live_values);
+        } else if (live_values) {
+          StoreValues<true>(RowOf<T>(a.row, token) + at, kN, v);
+        }
       });
   if (!live) return;
   ::gpu::sync();

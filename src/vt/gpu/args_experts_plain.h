@@ -1,0 +1,41 @@
+// What the kernels of experts' matrices of plain values are told, where rows of x are few: the host
+// side is expert_plain_steps.cc.
+#pragma once
+
+#include "vt/gpu/args_linear.h"
+
+namespace vt::gpu {
+
+// Every row of out has matrices of its own, by its id, of `experts` that stand one behind the
+// other: y = x W^T of each segment, or act(x W0^T) * (x W1^T). Without an expert a row is zeros. A
+// wave has a unit: as many rows of the weights as the kernel's name says, of an act_mul half of
+// them of segment 0 and half of segment 1. block() is the row of out, so that rows of the same
+// expert are read at the same time; block_y() counts blocks of units.
+//
+// With weights (experts_sum), rows of out are sums of their `chosen` rows times their weights
+// (+ residual): a block has one unit of one segment, its waves share the chosen.
+//
+// Shared memory: a row of x, or of each wave; behind those, of each wave of a sum, a unit's floats.
+struct PlainExpertArgs {
+  const Header* header = nullptr;
+  Rows x;              // of T, each row on a multiple of 16 bytes, and so many
+  View out, residual;  // residual.rows.base: nullptr for none
+  const int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  LinearSegment segments[kLinearSegments];
+  int32_t segment_count = 1, units = 1;
+  Count count;  // rows of out
+  int32_t k = 0, pitch = 0;
+  int32_t experts = 1, chosen = 1;
+  int32_t shared_x = 0;  // x has a row for `chosen` ids
+  RowFn act = RowFn::kNone;
+};
+inline constexpr int kPlainExpertsThreads = 128, kPlainExpertsSumThreads = 320;
+
+// Rows of a unit, and how many times 16 bytes a lane of each are under way.
+struct PlainExpertShape {
+  int rows, depth;
+};
+inline constexpr PlainExpertShape kPlainExpertsLong = {2, 8}, kPlainExpertsShort = {4, 4};
+
+}  // namespace vt::gpu

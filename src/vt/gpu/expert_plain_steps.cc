@@ -1,0 +1,108 @@
+#include "vt/gpu/expert_plain_steps.h"
+
+#include <algorithm>
+
+#include "vt/gpu/args_experts_plain.h"
+#include "vt/gpu/expert_nodes.h"
+#include "vt/gpu/quant_steps.h"
+#include "vt/ir/rewrite.h"
+
+namespace vt::gpu {
+namespace {
+
+using ir::DType;
+using ir::Op;
+
+// Each row of x reads its experts' matrices: from so many tokens on, or where experts have more
+// rows than this each, tiles read a matrix once for all of its rows.
+constexpr int64_t kMostTokens = 8, kMostRowsAnExpert = 2;
+// Of rows of x in a block's shared memory, of which several are to have room.
+constexpr int64_t kMostShared = 60 << 10;
+
+// As few steps of a wave as a row has.
+PlainExpertShape ShapeFor(int64_t k, const DeviceFacts& d) {
+  const int64_t step = d.properties.wave * 16 / ir::Info(d.value_type).bytes;
+  return k <= kPlainExpertsShort.depth * step ? kPlainExpertsShort : kPlainExpertsLong;
+}
+
+}  // namespace
+
+bool SupportsPlainExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
+                          const DeviceFacts& d) {
+  if (n.op != Op::kGroupedLinear && n.op != Op::kGroupedLinearActMul &&
+      n.op != Op::kGroupedLinearSum && n.op != Op::kGroupedLinearSumAdd)
+    return false;
+  const Grouped l = ReadGrouped(n);
+  const GroupedShape s = ShapeOf(g, l, b);
+  const ir::Value& x = g.value(l.x);
+  const auto plain = [&](ir::ValueId v) {
+    return v == ir::kNone || g.value(v).dtype == DType::kF32 || g.value(v).dtype == d.value_type;
+  };
+  const auto matrix = [&](ir::ValueId w) {
+    return g.value(w).kind == ir::ValueKind::kWeight && !IsQuantMatrix(g.value(w));
+  };
+  // Rows are read by 16 bytes: they stand one behind the other, in memory of their own.
+  const bool dense = x.producer >= 0 && !ir::IsView(g.nodes[static_cast<size_t>(x.producer)].op) &&
+                     s.k * ir::Info(x.dtype).bytes % 16 == 0;
+  return b.tokens <= kMostTokens && s.pairs() <= kMostRowsAnExpert * s.experts &&
+         x.dtype == d.value_type && dense && plain(l.residual) &&
+         s.k * ir::Info(x.dtype).bytes <= kMostShared &&
+         std::all_of(l.matrices.begin(), l.matrices.end(), matrix);
+}
+
+void CompilePlainExperts(const Context& c, ir::NodeId id) {
+  const ir::Node& n = c.node(id);
+  const Grouped l = ReadGrouped(n);
+  const GroupedShape s = ShapeOf(c.plan.graph, l, c.bucket());
+  const bool sums = l.weights != ir::kNone, act = l.act != RowFn::kNone;
+  const PlainExpertShape shape = ShapeFor(s.k, c.device);
+  if (!c.Aligned(l.x)) return c.Fail(id, "has rows that cannot be read by 16 bytes");
+  PlainExpertArgs a;
+  a.header = c.header();
+  a.x = c.RowsOf(l.x);
+  a.out = ViewOf(c, l.out);
+  if (l.residual != ir::kNone) a.residual = ViewOf(c, l.residual);
+  a.ids = c.Ints(l.ids);
+  if (sums) a.weights = static_cast<const float*>(c.Address(l.weights));
+  a.count = c.CountOf(l.out);
+  a.k = static_cast<int32_t>(s.k);
+  a.pitch = static_cast<int32_t>(PitchOf(s.k));
+  a.experts = static_cast<int32_t>(s.experts);
+  a.chosen = static_cast<int32_t>(s.chosen);
+  a.shared_x = c.value(l.x).shape.size() == 2 ? 1 : 0;
+  a.act = l.act;
+
+  const int64_t wave = c.device.properties.wave;
+  const int64_t row_bytes = s.k * ir::Info(c.device.value_type).bytes;
+  const int64_t waves =
+      sums ? std::min({s.chosen, kPlainExpertsSumThreads / wave, kMostShared / row_bytes})
+           : kPlainExpertsThreads / wave;
+  const int64_t rows = act ? shape.rows / 2 : shape.rows;
+  int32_t column = 0;
+  for (size_t i = 0; i < l.matrices.size();) {
+    a.segment_count = a.units = 0;
+    for (; i < l.matrices.size() && a.segment_count < kLinearSegments; ++i) {
+      LinearSegment& segment = a.segments[a.segment_count];
+      segment.w = c.Address(l.matrices[i]);
+      segment.rows = static_cast<int32_t>(c.value(l.matrices[i]).shape[1].At(c.bucket()));
+      segment.column = act ? 0 : column;
+      segment.first_unit = act ? 0 : a.units;
+      column += segment.rows;
+      if (!act || a.segment_count == 0)
+        a.units += static_cast<int32_t>((segment.rows + rows - 1) / rows);
+      ++a.segment_count;
+    }
+    LaunchConfig config;
+    config.grid_x = static_cast<unsigned>(sums ? s.tokens : s.pairs());
+    config.grid_y = static_cast<unsigned>(sums ? a.units : (a.units + waves - 1) / waves);
+    config.threads = static_cast<unsigned>(waves * wave);
+    config.shared_bytes =
+        static_cast<unsigned>(sums ? waves * (row_bytes + shape.rows * 4) : row_bytes);
+    config.early = true;
+    const char* kernel = sums ? (shape.rows == 2 ? "experts_sum_2x8" : "experts_sum_4x4")
+                              : (shape.rows == 2 ? "experts_2x8" : "experts_4x4");
+    c.Emit(id, kernel, c.device.value_type, config, a);
+  }
+}
+
+}  // namespace vt::gpu
