@@ -222,6 +222,11 @@ bool WritesToo(const ir::Node& n) {
   return n.op == ir::Op::kRopeAttention || n.op == ir::Op::kNormRopeAttention;
 }
 
+bool IsLatent(const ir::Node& n) {
+  const ir::AttentionAttrs* a = AttentionAttrsOf(n);
+  return a != nullptr && a->latent();
+}
+
 // What a node that reads the cache takes.
 struct Reads {
   ir::ValueId q, state, positions, query_start, seq_lens, table;
@@ -266,7 +271,8 @@ struct ListPlace {
   int64_t lanes, tile_tokens;
   int32_t lane_step, least_tiles;  // AttentionListSpec's
   int64_t counters;                // of lanes' heads of keys and tiles of rows
-  int64_t items = 0, lane_begin = 0, tiles = 0, unsorted = 0, tile_count = 0;  // offsets
+  int64_t items = 0, lane_begin = 0, joins = 0, join_count = 0, tiles = 0, unsorted = 0,
+          tile_count = 0;  // offsets
 
   bool Serves(const ListPlace& o) const {
     return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
@@ -316,10 +322,11 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
           .causal = a.causal,
           .lanes = lanes,
           .tile_tokens = prefill.tile_tokens,
-          .lane_step = few.lanes > 0 ? few.tiles
-                       : wide        ? 1
-                                     : 4,
+          .lane_step = few.lanes > 0        ? few.tiles
+                       : wide || a.latent() ? 1
+                                            : 4,
           .least_tiles = few.lanes > 0 ? 2 * few.tiles
+                         : a.latent()  ? 1
                          : wide        ? 2
                                        : 4,
           .counters = lanes * columns};
@@ -338,11 +345,14 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     const ir::AttentionAttrs& a = AttrsOf(n);
     ListPlace list = ListOf(g, n, b, d);
     rows = std::max(rows, 2 * list.lanes * a.heads);
-    values = std::max(values, 2 * list.lanes * a.heads * a.value_dim());
+    values = std::max(
+        values, 2 * list.lanes * a.heads * LatentPartPitch(static_cast<int32_t>(a.value_dim())));
     p.counter_count = std::max(p.counter_count, list.counters);
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
+    list.joins = take(list.lanes * static_cast<int64_t>(sizeof(DecodeJoin)));
+    list.join_count = take(4);
     if (list.tile_tokens > 0) {
       const int64_t tiles = MostTiles(b, list.tile_tokens);
       list.tiles = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
@@ -364,6 +374,8 @@ std::byte* Base(const Context& c) { return c.workspace() + c.parts().attention; 
 AttentionList ListAt(std::byte* base, const ListPlace& p) {
   return {.items = reinterpret_cast<DecodeItem*>(base + p.items),
           .lane_begin = reinterpret_cast<int32_t*>(base + p.lane_begin),
+          .joins = reinterpret_cast<DecodeJoin*>(base + p.joins),
+          .join_count = reinterpret_cast<int32_t*>(base + p.join_count),
           .tiles = reinterpret_cast<QueryTile*>(base + p.tiles),
           .unsorted = reinterpret_cast<QueryTile*>(base + p.unsorted),
           .tile_count = reinterpret_cast<int32_t*>(base + p.tile_count),
@@ -491,12 +503,25 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
   const char* convert = same ? "" : "_convert";
   if (attrs.latent()) {
+    const auto begin = c.plan.graph.nodes.begin();
+    a.list_is_there = std::any_of(begin, begin + id, IsLatent) ? 1 : 0;
     a.v_dim = static_cast<int32_t>(attrs.v_dim);
-    a.aligned = aligned ? 1 : 0;
+    a.part_pitch = LatentPartPitch(a.v_dim);
+    a.join_blocks = JoinBlocks(a.v_dim);
+    a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
     a.one_stage = latent.one_stage ? 1 : 0;
     config.threads = static_cast<unsigned>(kLatentWaves * c.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(latent.shared_bytes);
     c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
+    // Tokens that may have several parts, as many at once as all multiprocessors have room for.
+    const int64_t blocks_of_token = attrs.heads * a.join_blocks,
+                  joins = std::min(c.bucket().tokens, list->lanes),
+                  resident = 8 * c.device.properties.units / blocks_of_token;
+    config.grid_x =
+        static_cast<unsigned>(std::clamp<int64_t>(resident, 1, joins) * blocks_of_token);
+    config.threads = kJoinThreads;
+    config.shared_bytes = kJoinThreads * 16;
+    c.Emit(id, "attention_join", type, config, a);
     return;
   }
   if (is_wide) {
@@ -524,10 +549,8 @@ void CompileRead(const Context& c, ir::NodeId id) {
     row.read = a;
     if (WritesToo(n)) {
       row.write = WriteArgsOf(c, n);
-      row.query_start = c.Ints(reads.query_start);
-      row.seq_lens = c.Ints(reads.seq_lens);
       const auto begin = c.plan.graph.nodes.begin();
-      row.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
+      row.read.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
     }
     c.Emit(id, fmt::format("attention_row{}_l{}_r{}", convert, few.lanes, few.rows), type, config,
            row);

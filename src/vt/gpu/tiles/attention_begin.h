@@ -78,7 +78,7 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
   const int even = (all_tiles + lanes - 1) / lanes;
   const int lane_tiles =
       ::gpu::max(s.least_tiles, (even + s.lane_step - 1) / s.lane_step * s.lane_step);
-  int tiles_before = 0, items_before = 0;
+  int tiles_before = 0, items_before = 0, joins_before = 0;
   for (int i = 0; i < rounds; ++i) {
     const int r = i * ::gpu::threads() + ::gpu::thread();
     const RequestWork w = WorkOf(s, r, requests, tokens);
@@ -86,14 +86,19 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
     int start = tiles_before + SumBefore(w.decode_tiles, scratch, total);
     tiles_before += total;
     const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
-    int parts = 0;
+    int parts = 0, joined = 0;
     for (int t = w.begin, at = start; t < end; ++t) {
       const int tiles = KeyTiles(KeysOf(s, r, t, t + 1));
-      parts += (at + tiles - 1) / lane_tiles - at / lane_tiles + 1;
+      const int of_token = (at + tiles - 1) / lane_tiles - at / lane_tiles + 1;
+      parts += of_token;
+      joined += of_token > 1 ? 1 : 0;
       at += tiles;
     }
     int item = items_before + SumBefore(parts, scratch, total);
     items_before += total;
+    int join = joins_before + SumBefore(joined, scratch, total);
+    joins_before += total;
+    const int cached = w.tokens > 0 ? s.seq_lens[r] - w.tokens : 0;
     for (int t = w.begin; t < end; ++t) {
       const KeyRange keys = KeysOf(s, r, t, t + 1);
       const int tiles = KeyTiles(keys), lane = start / lane_tiles;
@@ -109,10 +114,11 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
         it.part = p;
         it.parts = token_parts;
         it.lane = lane + p;
-        it.reserved = 0;
+        it.cached = cached;
         s.list.items[item] = it;
         if (p > 0 || start == lane * lane_tiles) s.list.lane_begin[lane + p] = item;
       }
+      if (token_parts > 1) s.list.joins[join++] = {t, lane, token_parts, 0};
       start += tiles;
     }
   }
@@ -120,6 +126,7 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
   for (int i = used + ::gpu::thread(); i <= lanes; i += ::gpu::threads()) {
     s.list.lane_begin[i] = items_before;
   }
+  if (::gpu::thread() == 0) *s.list.join_count = joins_before;
 }
 
 // Requests of many tokens. Which of equally costly tiles goes first does not matter.

@@ -169,11 +169,7 @@ struct AttentionRows {
   GPU_FN void Run(const DecodeItem& it, const int32_t* table, bool first, bool early) {
     // Keys of this very step stand at a request's end: they are made here, or may not be written
     // yet.
-    int last = it.last, news = 0;
-    if (Writes()) {
-      news = args.query_start[it.request + 1] - args.query_start[it.request];
-      last = ::gpu::min(it.last, ::gpu::max(it.first, args.seq_lens[it.request] - news));
-    }
+    const int last = Writes() ? ::gpu::min(it.last, ::gpu::max(it.first, it.cached)) : it.last;
     const int tiles = (last - it.first + kKeys - 1) / kKeys;
     int tile = ::gpu::wave();
     if (!Writes()) early = early && it.first + (tile + 1) * kKeys <= last - a.new_tokens;
@@ -242,7 +238,7 @@ struct AttentionRows {
     if (::gpu::wave() == tiles % ::gpu::waves()) {
 #pragma unroll 1
       for (int n = ::gpu::max(last, it.first); n < it.last; ++n)
-        AddNew(it, args.query_start[it.request] + n - (args.seq_lens[it.request] - news), q, g);
+        AddNew(it, it.token + n - a.positions[it.token], q, g);
     }
 
     // The wave's results: of its keys side by side, then into shared memory.
@@ -338,7 +334,7 @@ GPU_FN void AttentionRow(const AttentionRowArgs& args) {
   // Without writes as AttentionDecode: the write before this launch has let it begin after its own
   // waiting, so that the work list and the keys of earlier steps are there. With them, the last
   // attention has; the first one of a step waits.
-  const bool writes = args.write.slots != nullptr, early = !writes || args.list_is_there != 0;
+  const bool writes = args.write.slots != nullptr, early = !writes || a.list_is_there != 0;
   if (!early) ::gpu::wait_predecessor();
   if (!writes || !early) ::gpu::launch_dependents();
   const int columns = a.kv.kv_heads * a.row_tiles;
