@@ -15,7 +15,7 @@ inline constexpr int kCostClasses = 256;
 
 // Queries of one token over keys [first, last) of its request: part `part` of `parts` that the
 // token has. Parts of a token are in lanes `lane - part` on, one a lane.
-struct DecodeItem {
+struct alignas(16) DecodeItem {
   int32_t token, request;
   int32_t first, last;
   int32_t part, parts;
@@ -24,7 +24,7 @@ struct DecodeItem {
 };
 
 // A token that several parts have, for the kernels that add these up in a launch of their own.
-struct DecodeJoin {
+struct alignas(16) DecodeJoin {
   int32_t token, lane, parts;  // lane: of part 0
   int32_t reserved;
 };
@@ -41,8 +41,9 @@ struct QueryTile {
 // keys first.
 struct AttentionList {
   DecodeItem* items = nullptr;
-  int32_t* lane_begin = nullptr;  // [lanes + 1]: first item of each lane
-  DecodeJoin* joins = nullptr;    // at most one a lane, and one a token
+  int32_t* lane_begin = nullptr;     // [lanes + 1]: first item of each lane
+  DecodeItem* lane_first = nullptr;  // [lanes]: that item
+  DecodeJoin* joins = nullptr;       // at most one a lane, and one a token
   int32_t* join_count = nullptr;
   QueryTile* tiles = nullptr;
   QueryTile* unsorted = nullptr;
@@ -61,6 +62,8 @@ struct AttentionListSpec {
   int32_t lane_step = 4;
   // Least tiles of keys of a lane: below, waiting for the other lanes costs more than they save.
   int32_t least_tiles = 4;
+  // Tokens are not cut where all have at most so many tiles.
+  int32_t whole_tiles = 0;
 };
 
 struct AttentionBeginArgs {

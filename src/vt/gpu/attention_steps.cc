@@ -103,12 +103,13 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
   if (t == ir::DType::kF32 || a.latent() || IsWide(a) || a.head_dim % 8 != 0 ||
       b.tokens > most_tokens || d.properties.arch.starts_with("gfx"))
     return s;
-  // A head a block where that still leaves multiprocessors without work.
-  const bool few = b.tokens * a.heads <= 2 * d.properties.units;
-  s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
+  s.rows = static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
   s.lanes = static_cast<int>(std::bit_ceil(std::max<uint64_t>(a.head_dim / 8, 4)));
+  // What waves leave behind, and in its place what each part of a token counts for each row.
   s.shared_bytes =
-      kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)} * 4;
+      std::max(kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)},
+               int64_t{s.rows} * d.properties.units) *
+      4;
   if (s.shared_bytes > d.properties.shared_bytes) return {};
   s.tiles = std::max(1, kRowThreads / s.lanes * RowDepth(s.lanes, s.rows) / kTileKeys);
   return s;
@@ -269,15 +270,17 @@ struct ListPlace {
   int32_t window;
   bool causal;
   int64_t lanes, tile_tokens;
-  int32_t lane_step, least_tiles;  // AttentionListSpec's
-  int64_t counters;                // of lanes' heads of keys and tiles of rows
-  int64_t items = 0, lane_begin = 0, joins = 0, join_count = 0, tiles = 0, unsorted = 0,
+  int32_t lane_step, least_tiles, whole_tiles;  // AttentionListSpec's
+  int64_t counters;                             // of lanes' heads of keys and tiles of rows
+  int64_t items = 0, lane_begin = 0, lane_first = 0, joins = 0, join_count = 0, tiles = 0,
+          unsorted = 0,
           tile_count = 0;  // offsets
 
   bool Serves(const ListPlace& o) const {
     return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
            window == o.window && causal == o.causal && lanes == o.lanes &&
-           tile_tokens == o.tile_tokens && lane_step == o.lane_step;
+           tile_tokens == o.tile_tokens && lane_step == o.lane_step &&
+           least_tiles == o.least_tiles && whole_tiles == o.whole_tiles;
   }
 };
 
@@ -325,10 +328,12 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
           .lane_step = few.lanes > 0        ? few.tiles
                        : wide || a.latent() ? 1
                                             : 4,
-          .least_tiles = few.lanes > 0 ? 2 * few.tiles
+          .least_tiles = few.lanes > 0 ? few.tiles
                          : a.latent()  ? 1
                          : wide        ? 2
                                        : 4,
+          // To wait for other lanes takes as long as three rounds of keys.
+          .whole_tiles = few.lanes > 0 ? 3 * few.tiles : 0,
           .counters = lanes * columns};
 }
 
@@ -351,6 +356,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
+    list.lane_first = take(list.lanes * static_cast<int64_t>(sizeof(DecodeItem)));
     list.joins = take(list.lanes * static_cast<int64_t>(sizeof(DecodeJoin)));
     list.join_count = take(4);
     if (list.tile_tokens > 0) {
@@ -374,6 +380,7 @@ std::byte* Base(const Context& c) { return c.workspace() + c.parts().attention; 
 AttentionList ListAt(std::byte* base, const ListPlace& p) {
   return {.items = reinterpret_cast<DecodeItem*>(base + p.items),
           .lane_begin = reinterpret_cast<int32_t*>(base + p.lane_begin),
+          .lane_first = reinterpret_cast<DecodeItem*>(base + p.lane_first),
           .joins = reinterpret_cast<DecodeJoin*>(base + p.joins),
           .join_count = reinterpret_cast<int32_t*>(base + p.join_count),
           .tiles = reinterpret_cast<QueryTile*>(base + p.tiles),
@@ -631,6 +638,7 @@ void CompileStepBegin(const Context& c) {
       s.tile_tokens = static_cast<int32_t>(p.tile_tokens);
       s.lane_step = p.lane_step;
       s.least_tiles = p.least_tiles;
+      s.whole_tiles = p.whole_tiles;
       s.decode_tokens = p.tile_tokens > 0 ? 1 : INT32_MAX;
     }
     a.counters = reinterpret_cast<int32_t*>(base + places.counters);

@@ -260,16 +260,19 @@ GPU_FN void AttentionLatent(const AttentionArgs& a) {
   if (!early) ::gpu::wait_predecessor();
   ::gpu::launch_dependents();
   const int lane = ::gpu::block() / a.row_tiles;
+  // With where it begins, not behind it.
+  DecodeItem item = a.list.lane_first[lane];
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
   if (begin == end) {
     if (::gpu::block() == 0) ::gpu::wait_predecessor();
     return;
   }
   const LatentTile<T, kDim, kValues, kSame> tile(a);
-  for (int i = begin; i < end; ++i) {
-    const DecodeItem item = a.list.items[i];  // in registers: copies would have it read again
-    if (i > begin) ::gpu::sync();             // before copies over the last item's sums
+  for (int i = begin;;) {
     tile.Run(item, early && i == begin);
+    if (++i == end) return;
+    item = a.list.items[i];  // in registers: copies would have it read again
+    ::gpu::sync();           // before copies over the last item's sums
   }
 }
 
