@@ -15,11 +15,17 @@ inline constexpr int kCostClasses = 256;
 
 // Queries of one token over keys [first, last) of its request: part `part` of `parts` that the
 // token has. Parts of a token are in lanes `lane - part` on, one a lane.
-struct DecodeItem {
+struct alignas(16) DecodeItem {
   int32_t token, request;
   int32_t first, last;
   int32_t part, parts;
   int32_t lane;
+  int32_t cached;  // keys of its request that earlier steps wrote: others are of this step
+};
+
+// A token that several parts have, for the kernels that add these up in a launch of their own.
+struct alignas(16) DecodeJoin {
+  int32_t token, lane, parts;  // lane: of part 0
   int32_t reserved;
 };
 
@@ -35,7 +41,10 @@ struct QueryTile {
 // keys first.
 struct AttentionList {
   DecodeItem* items = nullptr;
-  int32_t* lane_begin = nullptr;  // [lanes + 1]: first item of each lane
+  int32_t* lane_begin = nullptr;     // [lanes + 1]: first item of each lane
+  DecodeItem* lane_first = nullptr;  // [lanes]: that item
+  DecodeJoin* joins = nullptr;       // at most one a lane, and one a token
+  int32_t* join_count = nullptr;
   QueryTile* tiles = nullptr;
   QueryTile* unsorted = nullptr;
   int32_t* tile_count = nullptr;
@@ -53,6 +62,8 @@ struct AttentionListSpec {
   int32_t lane_step = 4;
   // Least tiles of keys of a lane: below, waiting for the other lanes costs more than they save.
   int32_t least_tiles = 4;
+  // Tokens are not cut where all have at most so many tiles.
+  int32_t whole_tiles = 0;
 };
 
 struct AttentionBeginArgs {
@@ -106,10 +117,15 @@ struct AttentionArgs {
   int32_t one_stage = 0;   // shared memory has no room for two tiles of keys and values
   int32_t new_tokens = 1;  // that a request brings at most in a step, of those that are items
   int32_t one_buffer = 0;  // values take the place of keys: shared memory has no room for both
+  // Another attention has waited since the step's beginning: the work list is there, and so is all
+  // that earlier steps wrote.
+  int32_t list_is_there = 0;
   // Of parts of a token: [2 * lanes][heads] of head_dim (v_dim) sums, and (maximum, sum of
   // weights).
   float* partial_sums = nullptr;
   float* partial_stats = nullptr;
+  int32_t part_pitch = 0;       // of latent caches: values between sums of heads
+  int32_t join_blocks = 1;      // and blocks that add up a head's
   int32_t* counters = nullptr;  // [lanes][kv_heads * row_tiles], zero between launches
 };
 
@@ -118,10 +134,6 @@ struct AttentionArgs {
 struct AttentionRowArgs {
   AttentionArgs read;
   KvWriteArgs write;  // of q its norm and its rotation; read.q is q
-  const int32_t *query_start = nullptr, *seq_lens = nullptr;
-  // Another attention has waited since the step's beginning: the work list is there, and so is all
-  // that earlier steps wrote.
-  int32_t list_is_there = 0;
 };
 
 // --- shared memory, in values of `size` bytes. A row of keys is read 16 bytes a lane by four lanes

@@ -27,6 +27,8 @@ struct HeadLinearArgs {
   int32_t pitch = 0, staged_pitch = 0;  // values between rows of w, and of staged rows of x
   int32_t heads = 0, n = 0, k = 0;
   int32_t column_tiles = 0;  // of a head, without the one that rotates
+  int32_t most_tokens = 1;   // of the bucket
+  int32_t direct = 0;        // rows of x are read where they are: aligned, with whole steps of k
   const int32_t* positions = nullptr;
   const float* table = nullptr;  // [positions][(x.width - k) / 2] (cos, sin), or none
   int32_t interleaved = 0;
@@ -41,7 +43,8 @@ constexpr int HeadBytes(int k, int size, bool many) {
 }
 
 // --- attention: a block of kLatentWaves has 16 heads of a token, whose columns of values its waves
-// share. Rows of the cache serve as keys and, across, as values.
+// share. Rows of the cache serve as keys and, across, as values. Scores are there twice: halves of
+// their sums.
 inline constexpr int kLatentWaves = 4;
 inline constexpr int kLatentScorePitch = kTileKeys + 4;
 constexpr int LatentStageBytes(int dim, int size) {
@@ -49,7 +52,13 @@ constexpr int LatentStageBytes(int dim, int size) {
 }
 constexpr int LatentBytes(int dim, int size, int stages) {
   return 16 * ValuePitch(dim, size) * size + stages * LatentStageBytes(dim, size) +
-         16 * kLatentScorePitch * 4 + kLatentWaves * 16 * kTileKeys * size;
+         2 * 16 * kLatentScorePitch * 4 + kLatentWaves * 16 * kTileKeys * size;
 }
+
+// --- adding up parts of tokens: values of a head that a block takes, and values between parts.
+inline constexpr int kJoinThreads = 256;
+inline constexpr int kJoinColumns = 128;
+constexpr int JoinBlocks(int v_dim) { return (v_dim + kJoinColumns - 1) / kJoinColumns; }
+constexpr int LatentPartPitch(int v_dim) { return (v_dim + 3) / 4 * 4; }
 
 }  // namespace vt::gpu

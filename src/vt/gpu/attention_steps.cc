@@ -103,12 +103,13 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
   if (t == ir::DType::kF32 || a.latent() || IsWide(a) || a.head_dim % 8 != 0 ||
       b.tokens > most_tokens || d.properties.arch.starts_with("gfx"))
     return s;
-  // A head a block where that still leaves multiprocessors without work.
-  const bool few = b.tokens * a.heads <= 2 * d.properties.units;
-  s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
+  s.rows = static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
   s.lanes = static_cast<int>(std::bit_ceil(std::max<uint64_t>(a.head_dim / 8, 4)));
+  // What waves leave behind, and in its place what each part of a token counts for each row.
   s.shared_bytes =
-      kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)} * 4;
+      std::max(kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)},
+               int64_t{s.rows} * d.properties.units) *
+      4;
   if (s.shared_bytes > d.properties.shared_bytes) return {};
   s.tiles = std::max(1, kRowThreads / s.lanes * RowDepth(s.lanes, s.rows) / kTileKeys);
   return s;
@@ -222,6 +223,11 @@ bool WritesToo(const ir::Node& n) {
   return n.op == ir::Op::kRopeAttention || n.op == ir::Op::kNormRopeAttention;
 }
 
+bool IsLatent(const ir::Node& n) {
+  const ir::AttentionAttrs* a = AttentionAttrsOf(n);
+  return a != nullptr && a->latent();
+}
+
 // What a node that reads the cache takes.
 struct Reads {
   ir::ValueId q, state, positions, query_start, seq_lens, table;
@@ -264,14 +270,17 @@ struct ListPlace {
   int32_t window;
   bool causal;
   int64_t lanes, tile_tokens;
-  int32_t lane_step, least_tiles;  // AttentionListSpec's
-  int64_t counters;                // of lanes' heads of keys and tiles of rows
-  int64_t items = 0, lane_begin = 0, tiles = 0, unsorted = 0, tile_count = 0;  // offsets
+  int32_t lane_step, least_tiles, whole_tiles;  // AttentionListSpec's
+  int64_t counters;                             // of lanes' heads of keys and tiles of rows
+  int64_t items = 0, lane_begin = 0, lane_first = 0, joins = 0, join_count = 0, tiles = 0,
+          unsorted = 0,
+          tile_count = 0;  // offsets
 
   bool Serves(const ListPlace& o) const {
     return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
            window == o.window && causal == o.causal && lanes == o.lanes &&
-           tile_tokens == o.tile_tokens && lane_step == o.lane_step;
+           tile_tokens == o.tile_tokens && lane_step == o.lane_step &&
+           least_tiles == o.least_tiles && whole_tiles == o.whole_tiles;
   }
 };
 
@@ -316,12 +325,15 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
           .causal = a.causal,
           .lanes = lanes,
           .tile_tokens = prefill.tile_tokens,
-          .lane_step = few.lanes > 0 ? few.tiles
-                       : wide        ? 1
-                                     : 4,
-          .least_tiles = few.lanes > 0 ? 2 * few.tiles
+          .lane_step = few.lanes > 0        ? few.tiles
+                       : wide || a.latent() ? 1
+                                            : 4,
+          .least_tiles = few.lanes > 0 ? few.tiles
+                         : a.latent()  ? 1
                          : wide        ? 2
                                        : 4,
+          // To wait for other lanes takes as long as three rounds of keys.
+          .whole_tiles = few.lanes > 0 ? 3 * few.tiles : 0,
           .counters = lanes * columns};
 }
 
@@ -338,11 +350,15 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     const ir::AttentionAttrs& a = AttrsOf(n);
     ListPlace list = ListOf(g, n, b, d);
     rows = std::max(rows, 2 * list.lanes * a.heads);
-    values = std::max(values, 2 * list.lanes * a.heads * a.value_dim());
+    values = std::max(
+        values, 2 * list.lanes * a.heads * LatentPartPitch(static_cast<int32_t>(a.value_dim())));
     p.counter_count = std::max(p.counter_count, list.counters);
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
+    list.lane_first = take(list.lanes * static_cast<int64_t>(sizeof(DecodeItem)));
+    list.joins = take(list.lanes * static_cast<int64_t>(sizeof(DecodeJoin)));
+    list.join_count = take(4);
     if (list.tile_tokens > 0) {
       const int64_t tiles = MostTiles(b, list.tile_tokens);
       list.tiles = take(tiles * static_cast<int64_t>(sizeof(QueryTile)));
@@ -364,6 +380,9 @@ std::byte* Base(const Context& c) { return c.workspace() + c.parts().attention; 
 AttentionList ListAt(std::byte* base, const ListPlace& p) {
   return {.items = reinterpret_cast<DecodeItem*>(base + p.items),
           .lane_begin = reinterpret_cast<int32_t*>(base + p.lane_begin),
+          .lane_first = reinterpret_cast<DecodeItem*>(base + p.lane_first),
+          .joins = reinterpret_cast<DecodeJoin*>(base + p.joins),
+          .join_count = reinterpret_cast<int32_t*>(base + p.join_count),
           .tiles = reinterpret_cast<QueryTile*>(base + p.tiles),
           .unsorted = reinterpret_cast<QueryTile*>(base + p.unsorted),
           .tile_count = reinterpret_cast<int32_t*>(base + p.tile_count),
@@ -491,12 +510,25 @@ void CompileRead(const Context& c, ir::NodeId id) {
   const bool same = type != ir::DType::kF32 && a.kv.dtype == KvTypeOf(type);
   const char* convert = same ? "" : "_convert";
   if (attrs.latent()) {
+    const auto begin = c.plan.graph.nodes.begin();
+    a.list_is_there = std::any_of(begin, begin + id, IsLatent) ? 1 : 0;
     a.v_dim = static_cast<int32_t>(attrs.v_dim);
-    a.aligned = aligned ? 1 : 0;
+    a.part_pitch = LatentPartPitch(a.v_dim);
+    a.join_blocks = JoinBlocks(a.v_dim);
+    a.aligned = aligned && c.Aligned(n.outputs[0]) ? 1 : 0;
     a.one_stage = latent.one_stage ? 1 : 0;
     config.threads = static_cast<unsigned>(kLatentWaves * c.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(latent.shared_bytes);
     c.Emit(id, fmt::format("attention_latent{}_d{}", convert, latent.dim), type, config, a);
+    // Tokens that may have several parts, as many at once as all multiprocessors have room for.
+    const int64_t blocks_of_token = attrs.heads * a.join_blocks,
+                  joins = std::min(c.bucket().tokens, list->lanes),
+                  resident = 8 * c.device.properties.units / blocks_of_token;
+    config.grid_x =
+        static_cast<unsigned>(std::clamp<int64_t>(resident, 1, joins) * blocks_of_token);
+    config.threads = kJoinThreads;
+    config.shared_bytes = kJoinThreads * 16;
+    c.Emit(id, "attention_join", type, config, a);
     return;
   }
   if (is_wide) {
@@ -524,10 +556,8 @@ void CompileRead(const Context& c, ir::NodeId id) {
     row.read = a;
     if (WritesToo(n)) {
       row.write = WriteArgsOf(c, n);
-      row.query_start = c.Ints(reads.query_start);
-      row.seq_lens = c.Ints(reads.seq_lens);
       const auto begin = c.plan.graph.nodes.begin();
-      row.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
+      row.read.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
     }
     c.Emit(id, fmt::format("attention_row{}_l{}_r{}", convert, few.lanes, few.rows), type, config,
            row);
@@ -608,6 +638,7 @@ void CompileStepBegin(const Context& c) {
       s.tile_tokens = static_cast<int32_t>(p.tile_tokens);
       s.lane_step = p.lane_step;
       s.least_tiles = p.least_tiles;
+      s.whole_tiles = p.whole_tiles;
       s.decode_tokens = p.tile_tokens > 0 ? 1 : INT32_MAX;
     }
     a.counters = reinterpret_cast<int32_t*>(base + places.counters);

@@ -25,6 +25,7 @@ struct Case {
   std::string name;
   DType type = DType::kBF16, cache = DType::kBF16;
   int64_t heads = 4, kv_heads = 2, dim = 64, block = 16;
+  int64_t v_dim = 0;  // of a latent cache
   float softcap = 0;
   int64_t window = 0;
   bool causal = true;
@@ -86,6 +87,9 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   ir::Graph g;
   g.state_groups.push_back(
       {.name = "global", .dtype = t.cache, .layers = 1, .kv_heads = t.kv_heads, .head_dim = t.dim});
+  const bool latent = t.v_dim > 0;
+  const int64_t v_dim = latent ? t.v_dim : t.dim;
+  g.state_groups.back().latent = latent;
   const auto add = [&](const std::string& name, DType d, ir::Shape shape, ir::ValueKind kind) {
     g.values.push_back({.name = name, .dtype = d, .shape = std::move(shape), .kind = kind});
     return static_cast<ir::ValueId>(g.values.size() - 1);
@@ -99,17 +103,20 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
       add(ir::kQueryStart, DType::kI32, {ir::Dim(1, ir::Sym::kRequests, 1)}, ValueKind::kInput);
   const auto lens = add(ir::kSeqLens, DType::kI32, {ir::R()}, ValueKind::kInput);
   const auto table = add(ir::BlockTableName(0), DType::kI32, {ir::R(), stride}, ValueKind::kInput);
-  const auto out = add("out", t.type, {ir::T(), t.heads * t.dim}, ValueKind::kNode);
+  const auto out = add("out", t.type, {ir::T(), t.heads * v_dim}, ValueKind::kNode);
   ir::AttentionAttrs attrs{.heads = t.heads, .kv_heads = t.kv_heads, .head_dim = t.dim};
   attrs.scale = 1 / std::sqrt(static_cast<float>(t.dim));
   attrs.softcap = t.softcap;
   attrs.window = t.window;
   attrs.causal = t.causal;
+  attrs.v_dim = t.v_dim;
   g.nodes.push_back({.op = ir::Op::kAttention,
                      .name = "attention",
                      .inputs = {q, state, positions, start, lens, table},
                      .outputs = {out},
                      .attrs = {attrs}});
+  // A second layer, which may begin early: counters must be as they were.
+  g.nodes.push_back(g.nodes.back());
 
   DeviceFacts device;
   device.properties.units = t.units;
@@ -119,13 +126,13 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   ASSERT_TRUE(SupportsAttention(g, g.nodes[0], bucket, device));
 
   // The arena: q, out, workspace.
-  const int64_t size = ir::Info(t.type).bytes, row = t.heads * t.dim;
+  const int64_t size = ir::Info(t.type).bytes, row = t.heads * t.dim, out_row = t.heads * v_dim;
   ir::Plan plan;
   plan.bucket = bucket;
   plan.memory.places.resize(g.values.size());
   const int64_t out_at = (bucket.tokens * row * size + 255) / 256 * 256;
   plan.memory.places[static_cast<size_t>(q)] = {q, 0, row, out_at};
-  plan.memory.places[static_cast<size_t>(out)] = {out, out_at, row, out_at};
+  plan.memory.places[static_cast<size_t>(out)] = {out, out_at, out_row, out_at};
   plan.workspace_offset = 2 * out_at;
   plan.workspace_bytes = AttentionWorkspace(g, bucket, device);
   plan.graph = g;
@@ -196,11 +203,11 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
                      status};
   CompileStepBegin(c);
   CompileAttention(c, 0);
-  CompileAttention(c, 0);  // a second layer: counters must be as they were
+  CompileAttention(c, 1);
   ASSERT_TRUE(status) << status.error().message;
   RunAll(launches);
 
-  std::vector<float> got(static_cast<size_t>(tokens * row));
+  std::vector<float> got(static_cast<size_t>(tokens * out_row));
   ir::Dequantize(t.type, arena.at() + out_at, got.data(), std::ssize(got));
   double error = 0;
   for (int64_t r = 0, token = 0; r < requests; ++r) {
@@ -214,7 +221,8 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
         double high = -INFINITY, sum = 0;
         const auto cached = [&](int64_t key, int64_t half) {
           const int64_t block = ints(ir::BlockTableName(0))[r * stride + key / t.block];
-          return &cache[static_cast<size_t>(block * block_values + half * block_values / 2 +
+          const int64_t after = latent ? 0 : half * block_values / 2;
+          return &cache[static_cast<size_t>(block * block_values + after +
                                             (h / (t.heads / t.kv_heads) * t.block + key % t.block) *
                                                 t.dim)];
         };
@@ -230,11 +238,11 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
         }
         for (double& v : p) sum += v = std::exp(v - high);
         double worst = 0, most = 0;
-        for (int64_t d = 0; d < t.dim; ++d) {
+        for (int64_t d = 0; d < v_dim; ++d) {
           double want = 0;
           for (int64_t key = first; key < last; ++key)
             want += p[static_cast<size_t>(key - first)] / sum * cached(key, 1)[d];
-          const float v = got[static_cast<size_t>(token * row + h * t.dim + d)];
+          const float v = got[static_cast<size_t>(token * out_row + h * v_dim + d)];
           worst = std::isfinite(v) ? std::max(worst, std::fabs(v - want)) : INFINITY;
           most = std::max(most, std::fabs(want));
         }
@@ -266,6 +274,9 @@ std::vector<Case> Cases() {
   decode({.name = "one"}, {200});
   decode({.name = "one_short"}, {1});
   decode({.name = "many_parts", .units = 24}, {2000});
+  decode({.name = "most_parts", .units = 160}, {5200});
+  decode({.name = "uneven_requests", .units = 16}, {900, 20, 30, 700, 1});
+  decode({.name = "one_lane_each", .units = 8}, {400, 350, 390, 410});
   decode({.name = "many_requests", .kv_heads = 1, .dim = 32}, lengths(40, 700));
   decode({.name = "few_requests", .units = 16}, lengths(3, 900));
   decode({.name = "block64", .block = 64}, lengths(5, 300));
@@ -319,6 +330,33 @@ std::vector<Case> Cases() {
   decode({.name = "softcap", .softcap = 1.5f, .units = 16}, lengths(4, 900));
   decode({.name = "window_without_causal", .window = 9, .causal = false}, {20, 40});
 
+  // Latent caches: many parts of a token, more heads than a block's, vectors of several kinds.
+  const auto latent = [](std::string name, int64_t heads, int64_t dim, int64_t v_dim, int units) {
+    return Case{.name = "latent_" + std::move(name),
+                .heads = heads,
+                .kv_heads = 1,
+                .dim = dim,
+                .v_dim = v_dim,
+                .units = units};
+  };
+  decode(latent("one", 16, 576, 512, 24), {200});
+  decode(latent("many_parts", 3, 96, 64, 48), {2500});
+  decode(latent("most_parts", 5, 40, 30, 160), {5200});
+  decode(latent("heads40", 40, 80, 64, 16), {300, 1, 64});
+  decode(latent("requests", 4, 128, 50, 8), lengths(20, 300));
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    Case c = latent(fmt::format("{}_cache_f8", ir::Name(type)), 6, 576, 512, 16);
+    c.type = type;
+    c.cache = DType::kF8_E4M3;
+    decode(c, {130, 40});
+  }
+  {
+    Case c = latent("block48_softcap", 4, 64, 32, 16);
+    c.block = 48;
+    c.softcap = 2;
+    decode(c, {500, 70});
+  }
+
   const auto step = [&](Case c, std::vector<int64_t> lens, std::vector<int64_t> added) {
     c.lens = std::move(lens);
     c.added = std::move(added);
@@ -339,6 +377,8 @@ std::vector<Case> Cases() {
           .dim = 512},
          {50, 40, 90}, {20, 3, 1});
   }
+  step(latent("mixed", 4, 96, 64, 8), {200, 133, 90, 470, 300}, {5, 33, 1, 60, 2});
+  step(latent("mixed_large", 16, 576, 512, 8), {70, 133, 33}, {3, 2, 1});
   step({.name = "mixed_wide_little_memory", .heads = 16, .dim = 512, .shared_bytes = 64 << 10},
        {40, 33}, {11, 3});
   step({.name = "mixed_wide_some_memory", .heads = 8, .dim = 512, .shared_bytes = 99 << 10},

@@ -66,6 +66,8 @@ void CompileHeads(const Context& c, ir::NodeId id) {
                     HeadBytes(a.k, size, true) <= c.device.properties.shared_bytes;
   if (HeadBytes(a.k, size, many) > c.device.properties.shared_bytes)
     return c.Fail(id, "has heads of more values than a block's shared memory holds");
+  a.most_tokens = static_cast<int32_t>(c.bucket().tokens);
+  a.direct = c.Aligned(n.inputs[0]) && a.k % 32 == 0 ? 1 : 0;
   a.staged_pitch = HeadPitch(a.k, size);
   a.column_tiles = (a.n + HeadColumns(many) - 1) / HeadColumns(many);
   const int64_t token_tiles = (c.bucket().tokens + HeadTokens(many) - 1) / HeadTokens(many);

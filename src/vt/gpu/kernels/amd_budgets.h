@@ -26,8 +26,9 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"linear_*", 1, 1},            // much under way in each lane
     {"attention_begin*", 1, 1},    // one block a step
     {"attention_decode*", 2, 1},
-    {"attention_latent*", 1, 1},  // 62 KB of shared memory a block
-    {"attention_wide*", 1, 1},    // 58 KB likewise
+    {"attention_latent*", 1, 1},  // 63 KB of shared memory a block
+    {"attention_join*", 2, 2},
+    {"attention_wide*", 1, 1},  // 58 KB likewise
     {"latent_write*", 2, 2},
     {"head_linear_many*", 0, 0},  // prefill
     {"head_linear*", 1, 1},       // a head's rows, fetched ahead

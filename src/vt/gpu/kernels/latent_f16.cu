@@ -1,3 +1,4 @@
+#include "vt/gpu/tiles/attention_join.h"
 #include "vt/gpu/tiles/attention_latent.h"
 #include "vt/gpu/tiles/latent_rows.h"
 
@@ -15,6 +16,9 @@ GPU_KERNEL_BLOCKS(attention_latent_convert_d128_f16, vt::gpu::AttentionArgs, 4 *
   vt::gpu::AttentionLatent<gpu::f16, 128, 64, false>(args);
 }
 
+GPU_KERNEL(attention_join_f16, vt::gpu::AttentionArgs, vt::gpu::kJoinThreads) {
+  vt::gpu::AttentionJoin<gpu::f16>(args);
+}
 GPU_KERNEL(latent_write_f16, vt::gpu::LatentWriteArgs, 4 * gpu::kWave) {
   vt::gpu::LatentWrite<gpu::f16>(args);
 }

@@ -1,3 +1,4 @@
+#include "vt/gpu/tiles/attention_join.h"
 #include "vt/gpu/tiles/attention_latent.h"
 #include "vt/gpu/tiles/latent_rows.h"
 
@@ -9,6 +10,9 @@ GPU_KERNEL_BLOCKS(attention_latent_convert_d128_f32, vt::gpu::AttentionArgs, 4 *
   vt::gpu::AttentionLatent<float, 128, 64, false>(args);
 }
 
+GPU_KERNEL(attention_join_f32, vt::gpu::AttentionArgs, vt::gpu::kJoinThreads) {
+  vt::gpu::AttentionJoin<float>(args);
+}
 GPU_KERNEL(latent_write_f32, vt::gpu::LatentWriteArgs, 4 * gpu::kWave) {
   vt::gpu::LatentWrite<float>(args);
 }

@@ -63,8 +63,49 @@ GPU_FN int CostClass(const QueryTile& t, int most_keys) {
          static_cast<int>(static_cast<int64_t>(keys) * (kCostClasses - 1) / most_keys);
 }
 
+// How the tiles of keys of requests of few tokens are dealt to lanes.
+struct Dealing {
+  int lane_tiles;  // of a lane
+  bool apart;      // a lane has one token alone
+
+  // Tiles that a token takes of the row that is cut into lanes.
+  GPU_FN int Room(int tiles) const {
+    return apart ? (tiles + lane_tiles - 1) / lane_tiles * lane_tiles : tiles;
+  }
+};
+
+// Lanes of the same length; where that costs a lane little more, each token begins in one of its
+// own: a second one would begin only when the first one is done. And tokens of few tiles are better
+// off in one lane each than where they must wait for one another.
+GPU_FN Dealing DealingOf(const AttentionListSpec& s, int requests, int tokens, int all_tiles,
+                         int* scratch) {
+  const int lanes = s.list.lanes, even = (all_tiles + lanes - 1) / lanes;
+  const auto lane_tiles = [&](int more) {
+    return ::gpu::max(s.least_tiles, (even + more + s.lane_step - 1) / s.lane_step * s.lane_step);
+  };
+  if (tokens > lanes) return {lane_tiles(0), false};
+#pragma unroll 1
+  for (int i = s.whole_tiles > 0 ? -1 : 0; i < 4; ++i) {
+    const int most = i < 0 ? s.whole_tiles : lane_tiles((1 << i) / 2 * s.lane_step);
+    int needed = 0, cut = 0;
+    for (int r = ::gpu::thread(); r < requests; r += ::gpu::threads()) {
+      const RequestWork w = WorkOf(s, r, requests, tokens);
+      const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
+      for (int t = w.begin; t < end; ++t) {
+        const int lanes_of_token = (KeyTiles(KeysOf(s, r, t, t + 1)) + most - 1) / most;
+        needed += lanes_of_token;
+        cut += lanes_of_token - 1;
+      }
+    }
+    int total;
+    SumBefore(i < 0 ? cut : needed, scratch, total);
+    if (total <= (i < 0 ? 0 : lanes)) return {most, true};
+  }
+  return {lane_tiles(0), false};
+}
+
 // Requests of few tokens: the tiles of keys of all their tokens stand in one row, which is cut into
-// lanes of the same length.
+// lanes.
 GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, int* scratch) {
   const int rounds = (requests + ::gpu::threads() - 1) / ::gpu::threads();
   int all_tiles = 0;
@@ -75,25 +116,31 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
     all_tiles += total;
   }
   const int lanes = s.list.lanes;
-  const int even = (all_tiles + lanes - 1) / lanes;
-  const int lane_tiles =
-      ::gpu::max(s.least_tiles, (even + s.lane_step - 1) / s.lane_step * s.lane_step);
-  int tiles_before = 0, items_before = 0;
+  const Dealing dealing = DealingOf(s, requests, tokens, all_tiles, scratch);
+  const int lane_tiles = dealing.lane_tiles;
+  int tiles_before = 0, items_before = 0, joins_before = 0;
   for (int i = 0; i < rounds; ++i) {
     const int r = i * ::gpu::threads() + ::gpu::thread();
     const RequestWork w = WorkOf(s, r, requests, tokens);
     int total;
-    int start = tiles_before + SumBefore(w.decode_tiles, scratch, total);
-    tiles_before += total;
     const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
-    int parts = 0;
+    int room = 0;
+    for (int t = w.begin; t < end; ++t) room += dealing.Room(KeyTiles(KeysOf(s, r, t, t + 1)));
+    int start = tiles_before + SumBefore(room, scratch, total);
+    tiles_before += total;
+    int parts = 0, joined = 0;
     for (int t = w.begin, at = start; t < end; ++t) {
       const int tiles = KeyTiles(KeysOf(s, r, t, t + 1));
-      parts += (at + tiles - 1) / lane_tiles - at / lane_tiles + 1;
-      at += tiles;
+      const int of_token = (at + tiles - 1) / lane_tiles - at / lane_tiles + 1;
+      parts += of_token;
+      joined += of_token > 1 ? 1 : 0;
+      at += dealing.Room(tiles);
     }
     int item = items_before + SumBefore(parts, scratch, total);
     items_before += total;
+    int join = joins_before + SumBefore(joined, scratch, total);
+    joins_before += total;
+    const int cached = w.tokens > 0 ? s.seq_lens[r] - w.tokens : 0;
     for (int t = w.begin; t < end; ++t) {
       const KeyRange keys = KeysOf(s, r, t, t + 1);
       const int tiles = KeyTiles(keys), lane = start / lane_tiles;
@@ -109,17 +156,22 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
         it.part = p;
         it.parts = token_parts;
         it.lane = lane + p;
-        it.reserved = 0;
+        it.cached = cached;
         s.list.items[item] = it;
-        if (p > 0 || start == lane * lane_tiles) s.list.lane_begin[lane + p] = item;
+        if (p > 0 || start == lane * lane_tiles) {
+          s.list.lane_begin[lane + p] = item;
+          s.list.lane_first[lane + p] = it;
+        }
       }
-      start += tiles;
+      if (token_parts > 1) s.list.joins[join++] = {t, lane, token_parts, 0};
+      start += dealing.Room(tiles);
     }
   }
-  const int used = (all_tiles + lane_tiles - 1) / lane_tiles;
+  const int used = (tiles_before + lane_tiles - 1) / lane_tiles;
   for (int i = used + ::gpu::thread(); i <= lanes; i += ::gpu::threads()) {
     s.list.lane_begin[i] = items_before;
   }
+  if (::gpu::thread() == 0) *s.list.join_count = joins_before;
 }
 
 // Requests of many tokens. Which of equally costly tiles goes first does not matter.

@@ -38,37 +38,58 @@ GPU_FN Eight LoadEight(const T* row, int at, int dim, bool aligned) {
   return e;
 }
 
-// The norm and the rotation of heads of one token, which kLanes lanes share.
+// The norm and the rotation of heads of one token, which kLanes lanes share. What they take is
+// asked for when this is made: no kernel writes it.
 template <int kLanes>
 class HeadMaker {
  public:
-  GPU_FN HeadMaker(const KvWriteArgs& a, const HeadNorm& norm, const float* table, int position)
-      : a_(a),
-        norm_(norm),
-        table_(table + static_cast<int64_t>(position) * a.rotary_dim),
-        at_(::gpu::lane() % kLanes * 8) {}
+  // Unless `needed` nothing is read, and Make must not be called.
+  GPU_FN HeadMaker(const KvWriteArgs& a, const HeadNorm& norm, const float* table, int position,
+                   bool needed)
+      : dim_(a.kv.head_dim),
+        half_(a.rotary_dim / 2),
+        at_(::gpu::lane() % kLanes * 8),
+        interleaved_(a.interleaved != 0),
+        rotates_(needed && at_ < a.rotary_dim),
+        norms_(needed && norm.weight != nullptr),
+        eps_(norm.eps),
+        offset_(norm.offset) {
+    weights_[0] = weights_[1] = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) turns_[i] = {{1, 0, 1, 0}};
+    if (norms_) {
+      const auto* w = reinterpret_cast<const Pack<float>*>(norm.weight + (at_ < dim_ ? at_ : 0));
+      weights_[0] = w[0];
+      weights_[1] = w[1];
+    }
+    if (!rotates_) return;
+    const int first = interleaved_ ? at_ : 2 * (Second() ? at_ - half_ : at_);
+    const auto* t = reinterpret_cast<const Pack<float>*>(
+        table + static_cast<int64_t>(position) * a.rotary_dim + first);
+    turns_[0] = t[0];
+    turns_[1] = t[1];
+    if (interleaved_) return;
+    turns_[2] = t[2];
+    turns_[3] = t[3];
+  }
 
   // All lanes of a wave together.
   GPU_FN void Make(float (&x)[8]) const {
-    const int dim = a_.kv.head_dim;
-    if (norm_.weight != nullptr) {
+    if (norms_) {
       float squares = 0;
 #pragma unroll
       for (int j = 0; j < 8; ++j) squares += x[j] * x[j];
 #pragma unroll
       for (int m = kLanes / 2; m > 0; m /= 2) squares += ::gpu::shuffle_xor(squares, m);
-      const float scale = ::gpu::rsqrt(squares / static_cast<float>(dim) + norm_.eps);
-      const float* w = norm_.weight + (at_ < dim ? at_ : 0);
+      const float scale = ::gpu::rsqrt(squares / static_cast<float>(dim_) + eps_);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) x[j] *= scale * (w[j] + norm_.offset);
+      for (int j = 0; j < 8; ++j) x[j] *= scale * (weights_[j / 4].v[j % 4] + offset_);
     }
-    if (a_.rotary_dim == 0) return;
-    const bool rotates = at_ < a_.rotary_dim;
-    if (a_.interleaved != 0) {
-      const float* t = table_ + (rotates ? at_ : 0);
+    if (half_ == 0) return;
+    if (interleaved_) {
 #pragma unroll
       for (int j = 0; j < 8; j += 2) {
-        const float c = rotates ? t[j] : 1, s = rotates ? t[j + 1] : 0;
+        const float c = turns_[j / 4].v[j % 4], s = turns_[j / 4].v[j % 4 + 1];
         const float first = x[j];
         x[j] = first * c - x[j + 1] * s;
         x[j + 1] = x[j + 1] * c + first * s;
@@ -76,23 +97,23 @@ class HeadMaker {
       return;
     }
     // Value i goes with value i + half, which another lane holds.
-    const int half = a_.rotary_dim / 2;
-    const bool second = at_ >= half;
-    const int other = ::gpu::lane() + (!rotates ? 0 : second ? -half / 8 : half / 8);
-    const float* t = table_ + (rotates ? 2 * (second ? at_ - half : at_) : 0);
+    const bool second = Second();
+    const int other = ::gpu::lane() + (!rotates_ ? 0 : second ? -half_ / 8 : half_ / 8);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float c = rotates ? t[2 * j] : 1, s = rotates ? t[2 * j + 1] : 0;
+      const float c = turns_[j / 2].v[j % 2 * 2], s = turns_[j / 2].v[j % 2 * 2 + 1];
       const float with = ::gpu::shuffle(x[j], other);
       x[j] = second ? x[j] * c + with * s : x[j] * c - with * s;
     }
   }
 
  private:
-  const KvWriteArgs& a_;
-  const HeadNorm& norm_;
-  const float* table_;
-  int at_;
+  GPU_FN bool Second() const { return at_ >= half_; }
+
+  int dim_, half_, at_;
+  bool interleaved_, rotates_, norms_;
+  float eps_, offset_;
+  Pack<float> weights_[2], turns_[4];  // turns: (cos, sin) of pairs
 };
 
 // x as the cache holds it, and stored there where `mine`.

@@ -76,26 +76,22 @@ struct AttentionRows {
 
   GPU_FN bool Writes() const { return args.write.slots != nullptr; }
 
-  GPU_FN void LoadQuery(const DecodeItem& it, float (&q)[kRows][kN]) const {
+  GPU_FN void AskForQuery(const DecodeItem& it, Eight (&e)[kRows]) const {
     const T* base = static_cast<const T*>(a.q.base) + it.token * a.q.stride +
                     static_cast<int64_t>(parts.head * a.group + parts.first_row) * parts.dim;
-    Eight e[kRows];
 #pragma unroll
     for (int h = 0; h < kRows; ++h) {
       // Rows past the last are copies of it, which nobody reads.
       e[h] = LoadEight(base + ::gpu::min(h, parts.rows - 1) * parts.dim, at, parts.dim,
                        a.aligned != 0);
     }
-#pragma unroll
-    for (int h = 0; h < kRows; ++h) ValuesOf<T>(e[h], q[h]);
-    if (Writes()) {
-      const HeadMaker<kLanes> maker(args.write, args.write.q_norm, args.write.q_table,
-                                    a.positions[it.token]);
-#pragma unroll
-      for (int h = 0; h < kRows; ++h) maker.Make(q[h]);
-    }
+  }
+  GPU_FN void MakeQuery(const Eight (&e)[kRows], const HeadMaker<kLanes>& maker,
+                        float (&q)[kRows][kN]) const {
 #pragma unroll
     for (int h = 0; h < kRows; ++h) {
+      ValuesOf<T>(e[h], q[h]);
+      if (Writes()) maker.Make(q[h]);
 #pragma unroll
       for (int j = 0; j < kN; ++j) q[h][j] *= a.scale_log2;
     }
@@ -117,23 +113,29 @@ struct AttentionRows {
     float sums[kRows][kN] = {};
   };
 
-  // A key of this very step, made from what the linear gave: by a whole wave, whose first kLanes
-  // lanes count.
-  GPU_FN void AddNew(const DecodeItem& it, int row, const float (&q)[kRows][kN],
-                     Gathered& g) const {
+  // A key of this very step as the linear gave it, and where it goes.
+  struct NewKey {
+    Eight k, v;
+    int slot;
+  };
+  GPU_FN NewKey AskForNew(int row) const {
     const KvWriteArgs& w = args.write;
-    const auto load = [&](const Rows& rows, float(&x)[kN]) {
+    const auto load = [&](const Rows& rows) {
       const T* head = static_cast<const T*>(rows.base) + row * rows.stride +
                       static_cast<int64_t>(parts.head) * parts.dim;
-      ValuesOf<T>(LoadEight(head, at, parts.dim, w.aligned != 0), x);
+      return LoadEight(head, at, parts.dim, w.aligned != 0);
     };
+    return {load(w.k), load(w.v), w.slots[row]};
+  }
+  // By a whole wave, whose first kLanes lanes count.
+  GPU_FN void AddNew(const NewKey& from, const HeadMaker<kLanes>& maker, bool keeps,
+                     const float (&q)[kRows][kN], Gathered& g) const {
     float x[kN], y[kN];
-    load(w.k, x);
-    load(w.v, y);
-    const int slot = w.slots[row];
-    HeadMaker<kLanes>(w, w.k_norm, w.k_table, a.positions[row]).Make(x);
-    const bool mine =
-        row == it.token && parts.first_row == 0 && slot >= 0 && key_of_lane == 0 && at < parts.dim;
+    ValuesOf<T>(from.k, x);
+    ValuesOf<T>(from.v, y);
+    maker.Make(x);
+    const int slot = from.slot;
+    const bool mine = keeps && slot >= 0 && key_of_lane == 0 && at < parts.dim;
     const int block = BlockOf(slot);
     const int cached = KeyRow(a.kv, block, parts.head, slot - block * a.kv.block_size);
     KeepEight<T, kSame>(a.kv, key_base + RowOffset(cached, row_bytes), mine, x);
@@ -169,11 +171,8 @@ struct AttentionRows {
   GPU_FN void Run(const DecodeItem& it, const int32_t* table, bool first, bool early) {
     // Keys of this very step stand at a request's end: they are made here, or may not be written
     // yet.
-    int last = it.last, news = 0;
-    if (Writes()) {
-      news = args.query_start[it.request + 1] - args.query_start[it.request];
-      last = ::gpu::min(it.last, ::gpu::max(it.first, args.seq_lens[it.request] - news));
-    }
+    const int position = Writes() ? a.positions[it.token] : 0;
+    const int last = Writes() ? ::gpu::min(it.last, ::gpu::max(it.first, it.cached)) : it.last;
     const int tiles = (last - it.first + kKeys - 1) / kKeys;
     int tile = ::gpu::wave();
     if (!Writes()) early = early && it.first + (tile + 1) * kKeys <= last - a.new_tokens;
@@ -183,11 +182,31 @@ struct AttentionRows {
       Load(key_base, k);
       Load(value_base, v);
     }
+    // What makes q and a new key is asked for before they are there. New keys are for a wave that
+    // has least to do, and before its others: they come with q.
+    const bool makes = Writes() && last < it.last && ::gpu::wave() == tiles % ::gpu::waves();
+    const HeadMaker<kLanes> maker(args.write, args.write.q_norm, args.write.q_table, position,
+                                  Writes());
+    HeadMaker<kLanes> key_maker(args.write, args.write.k_norm, args.write.k_table, last, makes);
     if (first && early) Wait();
+    Eight asked[kRows];
+    AskForQuery(it, asked);
+    const int new_row = it.token + last - position;
+    NewKey key_asked = {};
+    if (makes) key_asked = AskForNew(new_row);
     float q[kRows][kN];
-    LoadQuery(it, q);
+    MakeQuery(asked, maker, q);
 
     Gathered g;
+    if (makes) {
+#pragma unroll 1
+      for (int n = last;;) {
+        AddNew(key_asked, key_maker, n == position && parts.first_row == 0, q, g);
+        if (++n >= it.last) break;
+        key_maker = HeadMaker<kLanes>(args.write, args.write.k_norm, args.write.k_table, n, true);
+        key_asked = AskForNew(new_row + n - last);
+      }
+    }
     const int score = ::gpu::lane() % kLanes / kCopies;  // which one is this lane's
     const int key = score / kRows * kAtOnce + key_of_lane;
 #pragma unroll 1
@@ -236,13 +255,6 @@ struct AttentionRows {
         }
       }
       if (next < tiles) Load(value_base, v);
-    }
-
-    // By a wave that has least to do.
-    if (::gpu::wave() == tiles % ::gpu::waves()) {
-#pragma unroll 1
-      for (int n = ::gpu::max(last, it.first); n < it.last; ++n)
-        AddNew(it, args.query_start[it.request] + n - (args.seq_lens[it.request] - news), q, g);
     }
 
     // The wave's results: of its keys side by side, then into shared memory.
@@ -327,8 +339,56 @@ struct AttentionRows {
       ::gpu::sync();  // before the next item's sums
       return;
     }
-    if (parts.IsLast(it, reinterpret_cast<int*>(::gpu::shared())))
-      parts.template Merge<1>(it, out, Sums(0), Sums(0) + kRows);
+    if (parts.IsLast(it, reinterpret_cast<int*>(::gpu::shared()))) Join(it, out);
+  }
+
+  // All parts together, by the block that comes last. What each of them counts stands in shared
+  // memory, so that many of their sums can be under way.
+  GPU_FN void Join(const DecodeItem& it, T* out) const {
+    constexpr int kAhead = 16;
+    float* shares = Sums(0);  // [rows][parts]
+    const int dim = parts.dim;
+    for (int row = ::gpu::wave(); row < parts.rows; row += ::gpu::waves()) {
+      const auto stat = [&](int p, int which) {
+        return ::gpu::load_volatile(&a.partial_stats[2 * (parts.Row(it, p) + row) + which]);
+      };
+      const int own = ::gpu::min(::gpu::lane(), it.parts - 1);
+      const float own_high = stat(own, 0), own_weight = stat(own, 1);
+      float high = own_high;
+      for (int p = ::gpu::lane() + ::gpu::kWave; p < it.parts; p += ::gpu::kWave)
+        high = ::gpu::max(high, stat(p, 0));
+      high = ::gpu::wave_max(high);
+      if (parts.HasSinks()) high = ::gpu::max(high, parts.Sink(row));
+      float weight = ::gpu::lane() < it.parts ? ::gpu::exp2(own_high - high) * own_weight : 0;
+      for (int p = ::gpu::lane() + ::gpu::kWave; p < it.parts; p += ::gpu::kWave)
+        weight += ::gpu::exp2(stat(p, 0) - high) * stat(p, 1);
+      weight = ::gpu::wave_sum(weight);
+      if (parts.HasSinks()) weight += ::gpu::exp2(parts.Sink(row) - high);
+      const float inverse = weight > 0 ? 1 / weight : 0;
+      for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
+        const float of_part = p < ::gpu::kWave ? own_high : stat(p, 0);
+        shares[row * it.parts + p] = ::gpu::exp2(of_part - high) * inverse;
+      }
+    }
+    ::gpu::sync();
+#pragma unroll 1
+    for (int i = ::gpu::thread(); i < parts.rows * dim; i += kRowThreads) {
+      const float* of_row = shares + i / dim * it.parts;
+      float sum = 0;
+#pragma unroll 1
+      for (int first = 0; first < it.parts; first += kAhead) {
+        float x[kAhead];
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          const int64_t row = parts.Row(it, ::gpu::min(first + j, it.parts - 1));
+          x[j] = ::gpu::load_volatile(&a.partial_sums[row * dim + i]);
+        }
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) sum += first + j < it.parts ? of_row[first + j] * x[j] : 0;
+      }
+      out[i] = ::gpu::from_float<T>(sum);
+    }
+    ::gpu::sync();
   }
 };
 
@@ -338,11 +398,13 @@ GPU_FN void AttentionRow(const AttentionRowArgs& args) {
   // Without writes as AttentionDecode: the write before this launch has let it begin after its own
   // waiting, so that the work list and the keys of earlier steps are there. With them, the last
   // attention has; the first one of a step waits.
-  const bool writes = args.write.slots != nullptr, early = !writes || args.list_is_there != 0;
+  const bool writes = args.write.slots != nullptr, early = !writes || a.list_is_there != 0;
   if (!early) ::gpu::wait_predecessor();
   if (!writes || !early) ::gpu::launch_dependents();
   const int columns = a.kv.kv_heads * a.row_tiles;
   const int lane = ::gpu::block() / columns, column = ::gpu::block() % columns;
+  // With where it begins, not behind it.
+  DecodeItem item = a.list.lane_first[lane];
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
   const int stride = a.header->table_stride;
   if (begin == end) {
@@ -352,10 +414,11 @@ GPU_FN void AttentionRow(const AttentionRowArgs& args) {
   AttentionRows<T, kLanes, kRows, kSame> rows(args, column / a.row_tiles,
                                               column % a.row_tiles * kRows);
 #pragma unroll 1
-  for (int i = begin; i < end; ++i) {
-    const DecodeItem item = a.list.items[i];
+  for (int i = begin;;) {
     rows.Run(item, a.block_table + static_cast<int64_t>(item.request) * stride, early && i == begin,
              early);
+    if (++i == end) return;
+    item = a.list.items[i];
   }
 }
 

@@ -19,53 +19,79 @@ GPU_FN float Rotated(const T* x, const float* turns, int dim, bool interleaved, 
   return second ? mine * c + other * s : mine * c - other * s;
 }
 
+// What a token waits for is the number of loads that stand behind one another: weights are there
+// before its vector is, and where it goes is asked for beside it.
 template <class T>
 GPU_FN void LatentWrite(const LatentWriteArgs& a) {
-  ::gpu::wait_predecessor();
+  constexpr int kHeld = 8;  // values of a thread; more are read again
   ::gpu::launch_dependents();
-  const int token = ::gpu::block();
-  if (token >= a.header->tokens) return;
-  const int slot = a.slots[token];
-  if (slot < 0) return;
-  const T* x = RowOf<T>(a.x, token);
+  const int token = ::gpu::block(), step = ::gpu::threads();
+  const bool norms = a.norm.weight != nullptr;
+  float x[kHeld], w[kHeld];
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = ::gpu::thread() + j * step;
+    w[j] = norms && i < a.rank ? a.norm.weight[i] : 0;
+  }
+  ::gpu::wait_predecessor();
+  const int tokens = a.header->tokens, slot = a.slots[token];
   const int dim = a.kv.head_dim, rest = dim - a.rank;
+  const int position = rest > 0 ? a.positions[token] : 0;
+  const T* from = RowOf<T>(a.x, token);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = ::gpu::thread() + j * step;
+    x[j] = i < a.rank ? ::gpu::to_float(from[i]) : 0;
+  }
+  if (token >= tokens || slot < 0) return;
+  char* row = a.kv.data + RowOffset(slot, dim * KvBytes(a.kv.dtype));
+  if (rest > 0) {
+    const float* turns = a.table + static_cast<int64_t>(position) * rest;
+    for (int i = ::gpu::thread(); i < rest; i += step) {
+      const float v = Rotated(from + a.rank, turns, rest, a.interleaved != 0, i);
+      StoreKv(row, a.rank + i, a.kv.dtype, v);
+    }
+  }
   float scale = 1;
-  if (a.norm.weight != nullptr) {
+  if (norms) {
     float squares = 0;
-    for (int i = ::gpu::thread(); i < a.rank; i += ::gpu::threads()) {
-      const float v = ::gpu::to_float(x[i]);
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) squares += x[j] * x[j];
+    for (int i = ::gpu::thread() + kHeld * step; i < a.rank; i += step) {
+      const float v = ::gpu::to_float(from[i]);
       squares += v * v;
     }
     squares = ::gpu::block_sum(squares, reinterpret_cast<float*>(::gpu::shared()));
     scale = ::gpu::rsqrt(squares / static_cast<float>(a.rank) + a.norm.eps);
   }
-  char* row = a.kv.data + RowOffset(slot, dim * KvBytes(a.kv.dtype));
-  for (int i = ::gpu::thread(); i < a.rank; i += ::gpu::threads()) {
-    float v = ::gpu::to_float(x[i]);
-    if (a.norm.weight != nullptr) v *= scale * (a.norm.weight[i] + a.norm.offset);
-    StoreKv(row, i, a.kv.dtype, v);
+  const auto store = [&](int i, float v, float weight) {
+    StoreKv(row, i, a.kv.dtype, norms ? v * scale * (weight + a.norm.offset) : v);
+  };
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = ::gpu::thread() + j * step;
+    if (i < a.rank) store(i, x[j], w[j]);
   }
-  if (rest == 0) return;
-  const float* turns = a.table + static_cast<int64_t>(a.positions[token]) * rest;
-  for (int i = ::gpu::thread(); i < rest; i += ::gpu::threads()) {
-    const float v = Rotated(x + a.rank, turns, rest, a.interleaved != 0, i);
-    StoreKv(row, a.rank + i, a.kv.dtype, v);
-  }
+  for (int i = ::gpu::thread() + kHeld * step; i < a.rank; i += step)
+    store(i, ::gpu::to_float(from[i]), norms ? a.norm.weight[i] : 0);
 }
 
-// kMany: each wave has 16 tokens and 32 columns; else 16 of both and a part of k.
+// kMany: each wave has 16 tokens and 32 columns; else 16 of both and a part of k, and asks for its
+// first weights before it waits for x.
 template <class T, bool kMany>
 struct HeadLinearTile {
   using M = ::gpu::Mma<T>;
   static constexpr int kTokens = HeadTokens(kMany), kColumns = HeadColumns(kMany);
   static constexpr int kWaveColumns = kMany ? 32 : 16;
   static constexpr int kTiles = kWaveColumns / M::kN;
-  static constexpr int kPack = Pack<T>::kCount;
+  static constexpr int kHeld = 4;  // steps of k of a wave that are under way
 
   const HeadLinearArgs& a;
   int head, first_token, tile, pitch;
   T* staged;
   float* sums;
+  typename M::BRows weights[kTiles];
+  typename M::B held[kMany ? 1 : kHeld][kTiles];
 
   GPU_FN explicit HeadLinearTile(const HeadLinearArgs& args) : a(args) {
     const int tiles = a.column_tiles + (a.table != nullptr ? 1 : 0);
@@ -83,19 +109,39 @@ struct HeadLinearTile {
            static_cast<int64_t>(head * a.n + ::gpu::min(column, a.n - 1)) * a.pitch;
   }
 
-  GPU_FN void Prefetch() const {
+  GPU_FN int Steps() const { return (a.k + M::kK - 1) / M::kK; }
+  // Of this wave's steps from its `turn`th on.
+  GPU_FN void LoadWeights(int turn) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int s = (turn + i) * ::gpu::waves() + ::gpu::wave();
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        held[i][n] = M::load_b_stream(weights[n], s < Steps() ? s * M::kK : 0, s < Steps());
+      }
+    }
+  }
+  // Before x is there.
+  GPU_FN void Begin() {
     if (kMany || tile >= a.column_tiles) return;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+      weights[n] = M::rows_of_b([&](int row) { return Weight(tile * kColumns + n * M::kN + row); });
+    LoadWeights(0);
     constexpr int kLine = 128 / sizeof(T);
-    const int lines = (a.pitch + kLine - 1) / kLine;
+    const int first = kHeld * ::gpu::waves() * M::kK;
+    const int lines = (a.pitch - first + kLine - 1) / kLine;
     for (int i = ::gpu::thread(); i < kColumns * lines; i += ::gpu::threads())
-      ::gpu::prefetch(Weight(tile * kColumns + i / lines) + i % lines * kLine);
+      ::gpu::prefetch(Weight(tile * kColumns + i / lines) + first + i % lines * kLine);
   }
   GPU_FN void Rotate() const {
     const int rest = a.x.width - a.k;
     for (int i = ::gpu::thread(); i < kTokens * rest; i += ::gpu::threads()) {
       const int token = first_token + i / rest, column = i % rest;
+      if (token >= a.most_tokens) break;
+      const int position = a.positions[token];  // beside the header's tokens, not behind them
       if (token >= a.header->tokens) break;
-      const float* turns = a.table + static_cast<int64_t>(a.positions[token]) * rest;
+      const float* turns = a.table + static_cast<int64_t>(position) * rest;
       Y(token)
       [a.n + column] =
           ::gpu::from_float<T>(Rotated(X(token) + a.k, turns, rest, a.interleaved != 0, column));
@@ -111,19 +157,28 @@ struct HeadLinearTile {
     }
     ::gpu::sync();
   }
-  GPU_FN void Run() const {
-    if (first_token >= a.header->tokens) return;
+  GPU_FN void Run() {
     if (tile >= a.column_tiles) return Rotate();
+    if constexpr (kMany) {
+      RunMany();
+    } else {
+      RunFew();
+    }
+  }
+
+ private:
+  GPU_FN void RunMany() const {
+    if (first_token >= a.header->tokens) return;
     Stage();
     const int wave = ::gpu::wave();
-    const T* rows = staged + (kMany ? wave % 2 * 16 : 0) * pitch;
-    const int first = tile * kColumns + (kMany ? wave / 2 * kWaveColumns : 0);
+    const T* rows = staged + wave % 2 * 16 * pitch;
+    const int first = tile * kColumns + wave / 2 * kWaveColumns;
     typename M::C c[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) c[n] = M::zero();
-    const int steps = (a.k + M::kK - 1) / M::kK;
+    const int steps = Steps();
 #pragma unroll 4
-    for (int s = kMany ? 0 : wave; s < steps; s += kMany ? 1 : ::gpu::waves()) {
+    for (int s = 0; s < steps; ++s) {
       const typename M::A x = M::load_a([&](int row) { return rows + row * pitch + s * M::kK; });
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
@@ -131,27 +186,53 @@ struct HeadLinearTile {
                M::load_b([&](int row) { return Weight(first + n * M::kN + row) + s * M::kK; }));
       }
     }
-    if constexpr (kMany) {
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        M::for_each(c[n], [&](int row, int column, float& v) {
-          const int token = first_token + wave % 2 * 16 + row;
-          const int at = first + n * M::kN + column;
-          if (token < a.header->tokens && at < a.n) Y(token)[at] = ::gpu::from_float<T>(v);
-        });
+    for (int n = 0; n < kTiles; ++n) {
+      M::for_each(c[n], [&](int row, int column, float& v) {
+        const int token = first_token + wave % 2 * 16 + row;
+        const int at = first + n * M::kN + column;
+        if (token < a.header->tokens && at < a.n) Y(token)[at] = ::gpu::from_float<T>(v);
+      });
+    }
+  }
+  // Rows past the last are copies of it, or what another step left: nobody reads what they give.
+  GPU_FN void RunFew() {
+    if (a.direct == 0) Stage();
+    const typename M::ARows rows = M::rows_of_a([&](int row) -> const T* {
+      return a.direct != 0 ? X(::gpu::min(first_token + row, a.most_tokens - 1))
+                           : staged + row * pitch;
+    });
+    typename M::C c[kTiles];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) c[n] = M::zero();
+    const int steps = Steps();
+#pragma unroll 1
+    for (int turn = 0; turn * ::gpu::waves() < steps; turn += kHeld) {
+      if (turn > 0) LoadWeights(turn);
+      typename M::A x[kHeld];
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        // Steps past the last have weights of zero, and finite numbers for x: its own first ones.
+        const int s = (turn + i) * ::gpu::waves() + ::gpu::wave();
+        x[i] = M::load_a(rows, s < steps ? s * M::kK : 0);
       }
-      return;
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) M::mma(c[n], x[i], held[i][n]);
+      }
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       M::for_each(c[n], [&](int row, int column, float& v) {
-        sums[(wave * 16 + row) * 16 + n * M::kN + column] = v;
+        sums[(::gpu::wave() * 16 + row) * 16 + n * M::kN + column] = v;
       });
     }
+    const int tokens = a.header->tokens;
     ::gpu::sync();
     for (int i = ::gpu::thread(); i < 16 * 16; i += ::gpu::threads()) {
-      const int token = first_token + i / 16, at = first + i % 16;
-      if (token >= a.header->tokens || at >= a.n) continue;
+      const int token = first_token + i / 16, at = tile * kColumns + i % 16;
+      if (token >= tokens || at >= a.n) continue;
       float v = 0;
       for (int w = 0; w < ::gpu::waves(); ++w) v += sums[w * 256 + i];
       Y(token)[at] = ::gpu::from_float<T>(v);
@@ -161,9 +242,9 @@ struct HeadLinearTile {
 
 template <class T, bool kMany>
 GPU_FN void HeadLinear(const HeadLinearArgs& a) {
-  const HeadLinearTile<T, kMany> tile(a);
+  HeadLinearTile<T, kMany> tile(a);
   ::gpu::launch_dependents();
-  tile.Prefetch();
+  tile.Begin();
   ::gpu::wait_predecessor();
   tile.Run();
 }
