@@ -24,8 +24,9 @@ constexpr int64_t kMostPlainBytes = 28 << 10;
 // The same for large matrices; false: not for this one.
 bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan& plan) {
   const int64_t value_bytes = ir::Info(device.value_type).bytes, pitch = PitchOf(shape.k);
-  if (!device.cuda || value_bytes != 2 || shape.rows > kStreamTokens || pitch % kStreamLine != 0 ||
-      pitch / kStreamLine < kStreamWaves)
+  const int64_t line = shape.rows == 1 ? kStreamLine<1> : kStreamLine<kStreamTokens>;
+  if (!device.cuda || value_bytes != 2 || shape.rows > kStreamTokens || pitch % line != 0 ||
+      pitch / line < kStreamWaves)
     return false;
   plan.stream = true;
   plan.columns = shape.act_mul ? kStreamRows / 2 : kStreamRows;
@@ -42,9 +43,7 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
     return false;
   const int64_t row_bytes = (pitch * value_bytes + 127) / 128 * 128 + 64;
   // x in shared memory if that leaves room for the ring.
-  const int64_t ring = int64_t{kStreamWaves} *
-                       (shape.rows == 1 ? kStreamDepth<1> : kStreamDepth<8>)*kStreamRows *
-                       kStreamLine * value_bytes;
+  const int64_t ring = kStreamWaves * kStreamDepth * kStreamRows * line * value_bytes;
   const int64_t partials = 2 * kStreamWaves * shape.rows * kStreamRows * int64_t{sizeof(float)};
   const auto place = [&](bool staged) {
     plan.staged = staged;

@@ -474,14 +474,14 @@ TEST(Linear, BlocksStreamLargeMatrices) {
                                           t == DType::kBF16 ? "bf16" : "f16"));
       };
       // More of x than is worth a copy is read where it stands.
-      const char* plain = bucket == 16 ? "direct" : "staged";
-      run({.k = 1088, .segments = {70, 17}, .bias = true, .f32_out = true}, plain);
-      run({.k = 1024, .segments = {81}, .x_offset = 1}, "staged");
-      run({.op = Op::kLinearAdd, .k = 2240, .segments = {131}}, bucket == 1 ? "staged" : "direct");
-      run({.op = Op::kRmsNormLinear, .k = 1024, .segments = {67, 40, 8}}, "norm");
-      run({.op = Op::kNormAddNormLinear, .k = 1152, .segments = {77}}, "sandwich");
-      run({.op = Op::kLinearActMul, .k = 1024, .segments = {61, 61}}, plain);
-      run({.op = Op::kRmsNormLinearActMul, .k = 1600, .segments = {45, 45}}, "norm");
+      const char* plain = bucket == 1 ? "staged" : "direct";
+      run({.k = 2304, .segments = {70, 17}, .bias = true, .f32_out = true}, plain);
+      run({.k = 2048, .segments = {81}, .x_offset = 1}, "staged");
+      run({.op = Op::kLinearAdd, .k = 2560, .segments = {131}}, plain);
+      run({.op = Op::kRmsNormLinear, .k = 2048, .segments = {67, 40, 8}}, "norm");
+      run({.op = Op::kNormAddNormLinear, .k = 2304, .segments = {77}}, "sandwich");
+      run({.op = Op::kLinearActMul, .k = 2048, .segments = {61, 61}}, plain);
+      run({.op = Op::kRmsNormLinearActMul, .k = 2048, .segments = {45, 45}}, "norm");
       if (testing::Test::HasFatalFailure()) return;
     }
   }

@@ -351,7 +351,7 @@ struct WideTile {
     if (!whole && parts.IsLast(it, reinterpret_cast<int*>(scores))) {
       T* out = static_cast<T*>(a.out.base) + it.token * a.out.stride +
                static_cast<int64_t>(HeadOf(0)) * dim;
-      parts.template Merge<1>(it, out, scores, scores + 16);
+      parts.Merge(it, out, scores, scores + 16);
     }
     ::gpu::sync();  // before the next item's copies
   }

@@ -13,22 +13,23 @@
 namespace vt::gpu {
 
 // A wave's weights, asked for and read in the same order.
-template <class T, int kDepth>
+template <class T, int kLine>
 class WeightStream {
  public:
   using Mma = ::gpu::Mma<T>;
-  static constexpr int kPieces = kStreamLine / Mma::kK;
+  static constexpr int kPieces = kLine / Mma::kK;
 
   GPU_FN explicit WeightStream(const SkinnyArgs& args) : a_(args), unit_(::gpu::block()) {
-    T* ring = reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kDepth * kStage;
+    ring_ =
+        reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kStreamDepth * kStage;
     const int row = ::gpu::lane() / kPacks, k = ::gpu::lane() % kPacks * kCount;
     k_ = k;
-    to_ = ring + row * kStreamLine + (k / Mma::kK ^ Swap(row)) * Mma::kK + k % Mma::kK;
+    to_ = row * kLine + (k / Mma::kK ^ Swap(row)) * Mma::kK + k % Mma::kK;
+    // Of pieces 0 and 1; the others stand as far behind them as their numbers say.
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p)
-      rows_[p] =
-          Mma::rows_of_a([&](int i) { return ring + i * kStreamLine + (p ^ Swap(i)) * Mma::kK; });
-    lines_ = args.pitch / kStreamLine;
+    for (int p = 0; p < 2; ++p)
+      rows_[p] = Mma::rows_of_a([&](int i) { return ring_ + i * kLine + (p ^ Swap(i)) * Mma::kK; });
+    lines_ = args.pitch / kLine;
     line_ = ::gpu::wave();
     if (unit_ < args.units) SetRows();
   }
@@ -36,38 +37,44 @@ class WeightStream {
   // One line more, unless there is none left; called by all lanes.
   GPU_FN void Ask() {
     if (unit_ < a_.units) {
+      T* to = ring_ + asked_ * kStage + to_;
 #pragma unroll
-      for (int j = 0; j < kCopies; ++j) {
-        ::gpu::copy_async(to_ + asked_ * kStage + j * kRowsAtOnce * kStreamLine, RowAt(j), 16);
+      for (int j = 0; j < kCopies; ++j)
+        ::gpu::copy_async(to + j * kRowsAtOnce * kLine, RowAt(j), 16);
+      line_ += ::gpu::waves();
+      if (line_ >= lines_) {
+        line_ = ::gpu::wave();
+        unit_ += ::gpu::blocks();
+        if (unit_ < a_.units) SetRows();
       }
-      Advance();
     }
     ::gpu::copy_commit();
-    asked_ = asked_ + 1 == kDepth ? 0 : asked_ + 1;
+    asked_ = asked_ + 1 == kStreamDepth ? 0 : asked_ + 1;
   }
 
-  // The next line; its place is free to be asked for again after the next sync_wave().
-  GPU_FN void Take(typename Mma::A (&w)[kPieces]) {
-    ::gpu::copy_wait<kDepth - 1>();
+  // The next line is there. Its place is free to be asked for again after Drop() and sync_wave().
+  GPU_FN void Wait() const {
+    ::gpu::copy_wait<kStreamDepth - 1>();
     ::gpu::sync_wave();
-#pragma unroll
-    for (int p = 0; p < kPieces; ++p) w[p] = Mma::load_a(rows_[p], taken_ * kStage);
-    taken_ = taken_ + 1 == kDepth ? 0 : taken_ + 1;
   }
+  GPU_FN typename Mma::A Piece(int p) const {
+    return Mma::load_a(rows_[p % 2], taken_ * kStage + p / 2 * 2 * Mma::kK);
+  }
+  GPU_FN void Drop() { taken_ = taken_ + 1 == kStreamDepth ? 0 : taken_ + 1; }
 
  private:
   static constexpr int kCount = ::gpu::Pack<T>::kCount;
-  static constexpr int kPacks = kStreamLine / kCount;        // of a row
+  static constexpr int kPacks = kLine / kCount;              // of a row
   static constexpr int kRowsAtOnce = ::gpu::kWave / kPacks;  // that a copy of all lanes has
-  static constexpr int kCopies = Mma::kM / kRowsAtOnce, kHalf = Mma::kM / 2;
-  static constexpr int kStage = Mma::kM * kStreamLine;
-  static_assert(kPieces % 2 == 0 && Mma::kM == kStreamRows && kCopies >= 2);
+  static constexpr int kCopies = Mma::kM / kRowsAtOnce, kHalf = Mma::kM / 2, kOfHalf = kCopies / 2;
+  static constexpr int kStage = Mma::kM * kLine;
+  static_assert(kPieces % 2 == 0 && Mma::kM == kStreamRows && kRowsAtOnce >= 1);
 
   // Odd rows have their halves exchanged: no two rows that are read together are in the same banks.
   GPU_FN static int Swap(int row) { return row & 1; }
 
   // A lane has one row of every kRowsAtOnce: those of the unit's first half and of its second,
-  // which are another segment's in an act_mul. Rows past the last are copies of one that exists.
+  // which are another segment's in an act_mul. Instead of rows past the last, the last one is read.
   GPU_FN void SetRows() {
     const int s = SegmentOf(a_, unit_), row = ::gpu::lane() / kPacks;
 #pragma unroll
@@ -75,46 +82,38 @@ class WeightStream {
       const LinearSegment& segment = a_.segments[IsActMul(a_) ? h : s];
       const int first =
           row + (IsActMul(a_) ? unit_ * kHalf : (unit_ - segment.first_unit) * Mma::kM + h * kHalf);
-      from_[h] = static_cast<const T*>(segment.w) + k_ +
-                 static_cast<int64_t>(::gpu::min(first, segment.rows - 1)) * a_.pitch;
-      // Of the lane's last row, or of all.
-      step_[h] = first + kHalf - kRowsAtOnce < segment.rows ? kRowsAtOnce * a_.pitch : 0;
+      const int exists = ::gpu::min(first, segment.rows - 1);
+      from_[h] = static_cast<const T*>(segment.w) + k_ + static_cast<int64_t>(exists) * a_.pitch;
+      last_[h] = (segment.rows - 1 - exists) / kRowsAtOnce;
     }
   }
   GPU_FN const T* RowAt(int j) const {
-    constexpr int kOfHalf = kCopies / 2;
-    return from_[j / kOfHalf] + j % kOfHalf * step_[j / kOfHalf] + line_ * kStreamLine;
-  }
-  GPU_FN void Advance() {
-    line_ += ::gpu::waves();
-    if (line_ < lines_) return;
-    line_ = ::gpu::wave();
-    unit_ += ::gpu::blocks();
-    if (unit_ < a_.units) SetRows();
+    const int h = j / kOfHalf;
+    return from_[h] + ::gpu::min(j % kOfHalf, last_[h]) * (kRowsAtOnce * a_.pitch) + line_ * kLine;
   }
 
   const SkinnyArgs& a_;
-  T* to_;
-  typename Mma::ARows rows_[kPieces];
+  T* ring_;
+  typename Mma::ARows rows_[2];
   const T* from_[2];
-  int step_[2];
-  int unit_, line_, lines_, k_;  // of what is asked for next
-  int asked_ = 0, taken_ = 0;    // places in the ring
+  int last_[2];
+  int unit_, line_, lines_, k_, to_;  // of what is asked for next
+  int asked_ = 0, taken_ = 0;         // places in the ring
 };
 
 // kTokens: rows of activations at most. kStaged: x in shared memory.
 template <class T, int kTokens, bool kStaged, LinearInput kInput = LinearInput::kPlain>
 GPU_FN void StreamLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
-  constexpr int kDepth = kStreamDepth<kTokens>;
-  using Stream = WeightStream<T, kDepth>;
+  constexpr int kLine = kStreamLine<kTokens>;
+  using Stream = WeightStream<T, kLine>;
   constexpr int kTiles = (kTokens + Mma::kN - 1) / Mma::kN;
   constexpr int kPieces = Stream::kPieces;
 
   ::gpu::launch_dependents();
   Stream stream(a);
-#pragma unroll
-  for (int i = 0; i < kDepth; ++i) stream.Ask();
+#pragma unroll 1
+  for (int i = 0; i < kStreamDepth; ++i) stream.Ask();
   StagedRows<T, kInput> staged(a);
   if (kStaged) staged.Prefetch();
 
@@ -122,7 +121,7 @@ GPU_FN void StreamLinear(const SkinnyArgs& a) {
   const int tokens = TokensOf(a, *CounterOf(a.header, a.count));
   if (kStaged) staged.Stage(tokens);
 
-  const int rows = a.most_rows, lines = a.pitch / kStreamLine;
+  const int rows = a.most_rows, lines = a.pitch / kLine;
   typename Mma::BRows rows_of_x[kTiles];
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
@@ -131,17 +130,17 @@ GPU_FN void StreamLinear(const SkinnyArgs& a) {
       return kStaged ? staged.row(row) : EvenRow<const T>(a.x, row);
     });
   }
-  typename Mma::B x[kPieces][kTiles];
-  const auto load_x = [&](int line) {
+  const auto load_x = [&](int line, int p, typename Mma::B(&x)[kTiles]) {
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t)
-        x[p][t] = Mma::load_b(rows_of_x[t], line * kStreamLine + p * Mma::kK);
-    }
+    for (int t = 0; t < kTiles; ++t) x[t] = Mma::load_b(rows_of_x[t], line * kLine + p * Mma::kK);
   };
   // What is read where it stands is asked for a line ahead.
-  if (!kStaged) load_x(::gpu::wave());
+  typename Mma::B ahead[kStaged ? 1 : kPieces][kTiles];
+  const auto look_ahead = [&](int line) {
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) load_x(line, p, ahead[kStaged ? 0 : p]);
+  };
+  if (!kStaged) look_ahead(::gpu::wave());
 
   float* const partials = reinterpret_cast<float*>(::gpu::shared() + a.partials);
   bool odd = false;
@@ -155,21 +154,27 @@ GPU_FN void StreamLinear(const SkinnyArgs& a) {
       if (a.residual.base != nullptr) residual = ResidualOf<T>(a, item);
     }
 
-    typename Mma::C c[kTiles];
+    typename Mma::C c[2][kTiles];  // sums that do not wait for one another
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) c[t] = Mma::zero();
+    for (int p = 0; p < 2; ++p) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) c[p][t] = Mma::zero();
+    }
     for (int line = ::gpu::wave(); line < lines; line += ::gpu::waves()) {
-      typename Mma::A w[kPieces];
-      stream.Take(w);
-      if (kStaged) load_x(line);
+      stream.Wait();
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
+        const typename Mma::A w = stream.Piece(p);
+        typename Mma::B x[kTiles];
+        if (kStaged) load_x(line, p, x);
 #pragma unroll
-        for (int t = 0; t < kTiles; ++t) Mma::mma(c[t], w[p], x[p][t]);
+        for (int t = 0; t < kTiles; ++t)
+          Mma::mma(c[p % 2][t], w, kStaged ? x[t] : ahead[kStaged ? 0 : p][t]);
       }
+      stream.Drop();
       if (!kStaged) {
         const int next = line + ::gpu::waves();
-        load_x(next < lines ? next : ::gpu::wave());
+        look_ahead(next < lines ? next : ::gpu::wave());
       }
       ::gpu::sync_wave();
       stream.Ask();
@@ -182,7 +187,8 @@ GPU_FN void StreamLinear(const SkinnyArgs& a) {
     odd = !odd;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      Mma::for_each(c[t], [&](int i, int column, float v) {
+      Mma::add(c[0][t], c[1][t]);
+      Mma::for_each(c[0][t], [&](int i, int column, float v) {
         const int token = t * Mma::kN + column;
         if (token < rows) partial[(::gpu::wave() * rows + token) * kStreamRows + i] = v;
       });
