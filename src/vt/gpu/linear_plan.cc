@@ -24,9 +24,11 @@ constexpr int64_t kMostPlainBytes = 28 << 10;
 // The same for large matrices; false: not for this one.
 bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan& plan) {
   const int64_t value_bytes = ir::Info(device.value_type).bytes, pitch = PitchOf(shape.k);
-  const int64_t line = shape.rows == 1 ? kStreamLine<1> : kStreamLine<kStreamTokens>;
+  // Below, a wave has too few lines of a unit to be worth a meeting of all waves.
+  constexpr int64_t kLeastLines = 2;
+  const int64_t line = shape.rows <= 8 ? kStreamLine<8> : kStreamLine<kStreamTokens>;
   if (!device.cuda || value_bytes != 2 || shape.rows > kStreamTokens || pitch % line != 0 ||
-      pitch / line < kStreamWaves)
+      pitch / line < kLeastLines * kStreamWaves)
     return false;
   plan.stream = true;
   plan.columns = shape.act_mul ? kStreamRows / 2 : kStreamRows;
@@ -43,7 +45,10 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
     return false;
   const int64_t row_bytes = (pitch * value_bytes + 127) / 128 * 128 + 64;
   // x in shared memory if that leaves room for the ring.
-  const int64_t ring = kStreamWaves * kStreamDepth * kStreamRows * line * value_bytes;
+  const int64_t depth = shape.rows == 1   ? kStreamDepth<1>
+                        : shape.rows <= 8 ? kStreamDepth<8>
+                                          : kStreamDepth<kStreamTokens>;
+  const int64_t ring = kStreamWaves * depth * kStreamRows * line * value_bytes;
   const int64_t partials = 2 * kStreamWaves * shape.rows * kStreamRows * int64_t{sizeof(float)};
   const auto place = [&](bool staged) {
     plan.staged = staged;

@@ -4,7 +4,7 @@
 // Weights are the A of the product, Mma<T>::kM rows of them a unit, and activations the B. The
 // waves of a block deal a unit's k among themselves, kStreamLine values at a time. Each has a ring
 // in shared memory that it alone fills and reads, so that waves do not wait for one another but
-// where a unit's sums are added up; what is asked for runs kDepth lines ahead, across units.
+// where a unit's sums are added up; what is asked for runs kStreamDepth lines ahead, across units.
 // With an early launch the ring is full before the kernel before has ended.
 #pragma once
 
@@ -13,18 +13,21 @@
 namespace vt::gpu {
 
 // A wave's weights, asked for and read in the same order.
-template <class T, int kLine>
+template <class T, int kLine, int kDepth>
 class WeightStream {
  public:
   using Mma = ::gpu::Mma<T>;
   static constexpr int kPieces = kLine / Mma::kK;
 
   GPU_FN explicit WeightStream(const SkinnyArgs& args) : a_(args), unit_(::gpu::block()) {
-    ring_ =
-        reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kStreamDepth * kStage;
+    ring_ = reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kDepth * kStage;
     const int row = ::gpu::lane() / kPacks, k = ::gpu::lane() % kPacks * kCount;
     k_ = k;
-    to_ = row * kLine + (k / Mma::kK ^ Swap(row)) * Mma::kK + k % Mma::kK;
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      to_[odd] =
+          row * kLine + (k / Mma::kK ^ Swap(row + odd * kRowsAtOnce)) * Mma::kK + k % Mma::kK;
+    }
     // Of pieces 0 and 1; the others stand as far behind them as their numbers say.
 #pragma unroll
     for (int p = 0; p < 2; ++p)
@@ -37,10 +40,10 @@ class WeightStream {
   // One line more, unless there is none left; called by all lanes.
   GPU_FN void Ask() {
     if (unit_ < a_.units) {
-      T* to = ring_ + asked_ * kStage + to_;
+      T* to = ring_ + asked_ * kStage;
 #pragma unroll
       for (int j = 0; j < kCopies; ++j)
-        ::gpu::copy_async(to + j * kRowsAtOnce * kLine, RowAt(j), 16);
+        ::gpu::copy_async(to + to_[j % 2] + j * kRowsAtOnce * kLine, RowAt(j), 16);
       line_ += ::gpu::waves();
       if (line_ >= lines_) {
         line_ = ::gpu::wave();
@@ -49,18 +52,18 @@ class WeightStream {
       }
     }
     ::gpu::copy_commit();
-    asked_ = asked_ + 1 == kStreamDepth ? 0 : asked_ + 1;
+    asked_ = asked_ + 1 == kDepth ? 0 : asked_ + 1;
   }
 
   // The next line is there. Its place is free to be asked for again after Drop() and sync_wave().
   GPU_FN void Wait() const {
-    ::gpu::copy_wait<kStreamDepth - 1>();
+    ::gpu::copy_wait<kDepth - 1>();
     ::gpu::sync_wave();
   }
   GPU_FN typename Mma::A Piece(int p) const {
     return Mma::load_a(rows_[p % 2], taken_ * kStage + p / 2 * 2 * Mma::kK);
   }
-  GPU_FN void Drop() { taken_ = taken_ + 1 == kStreamDepth ? 0 : taken_ + 1; }
+  GPU_FN void Drop() { taken_ = taken_ + 1 == kDepth ? 0 : taken_ + 1; }
 
  private:
   static constexpr int kCount = ::gpu::Pack<T>::kCount;
@@ -97,8 +100,9 @@ class WeightStream {
   typename Mma::ARows rows_[2];
   const T* from_[2];
   int last_[2];
-  int unit_, line_, lines_, k_, to_;  // of what is asked for next
-  int asked_ = 0, taken_ = 0;         // places in the ring
+  int unit_, line_, lines_, k_;  // of what is asked for next
+  int to_[2];                    // where this lane's even and odd copies go
+  int asked_ = 0, taken_ = 0;    // places in the ring
 };
 
 // kTokens: rows of activations at most. kStaged: x in shared memory.
@@ -106,14 +110,15 @@ template <class T, int kTokens, bool kStaged, LinearInput kInput = LinearInput::
 GPU_FN void StreamLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
   constexpr int kLine = kStreamLine<kTokens>;
-  using Stream = WeightStream<T, kLine>;
+  constexpr int kDepth = kStreamDepth<kTokens>;
+  using Stream = WeightStream<T, kLine, kDepth>;
   constexpr int kTiles = (kTokens + Mma::kN - 1) / Mma::kN;
   constexpr int kPieces = Stream::kPieces;
 
   ::gpu::launch_dependents();
   Stream stream(a);
 #pragma unroll 1
-  for (int i = 0; i < kStreamDepth; ++i) stream.Ask();
+  for (int i = 0; i < kDepth; ++i) stream.Ask();
   StagedRows<T, kInput> staged(a);
   if (kStaged) staged.Prefetch();
 
