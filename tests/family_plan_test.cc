@@ -120,7 +120,8 @@ TEST_P(FamilyPlanTest, FusesItsSpecialLayersAndQuantisesNoValueTwice) {
   EXPECT_EQ(any({Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearActMul}),
             apart ? 0 : sparse)
       << Dump(plan);
-  EXPECT_EQ(any({Op::kExpertsDown, Op::kGroupedLinearSumAdd, Op::kGroupedLinearSum}),
+  EXPECT_EQ(any({Op::kExpertsDown, Op::kGroupedLinearSumAddAdd, Op::kGroupedLinearSumAdd,
+                 Op::kGroupedLinearSum}),
             sums ? sparse : 0)
       << Dump(plan);
   std::vector<Op> never = {Op::kCausalConv, Op::kGatedDelta};
@@ -288,12 +289,12 @@ TEST(FamilyPlans, OneTokenOfPlainExpertsTakesFewLaunches) {
     vt::ir::Plan plan = Lower(graph, target, {tokens, tokens, tokens});
     std::map<Op, int64_t> count = Count(plan.graph);
     EXPECT_EQ(count[Op::kGroupedLinearActMul], 26) << Dump(plan.graph);
-    EXPECT_EQ(count[Op::kGroupedLinearSumAdd], 26);
+    EXPECT_EQ(count[Op::kGroupedLinearSumAddAdd], 26);
     EXPECT_EQ(count[Op::kRmsNormRouter], 26);
     EXPECT_EQ(count[Op::kGroupedLinear] + count[Op::kExpertSum] + count[Op::kRouter], 0);
     const int64_t launches = target.Launches(plan);
     std::cout << "deepseek_v2_lite, " << tokens << " tokens: " << launches << " launches\n";
-    EXPECT_LE(launches, 329);
+    EXPECT_LE(launches, 303);
   }
   // More rows go through tiles.
   std::map<Op, int64_t> count = Count(Lower(graph, target, {9, 9, 9}).graph);

@@ -10,7 +10,8 @@ using namespace vt::ir;  // NOLINT: this file is written in the IR's words
 
 bool CountsAsX(const Graph& g, const Node& node, ValueId input) {
   const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
-                       node.op == Op::kGroupedLinearSum || node.op == Op::kGroupedLinearSumAdd;
+                       node.op == Op::kGroupedLinearSum || node.op == Op::kGroupedLinearSumAdd ||
+                       node.op == Op::kGroupedLinearSumAddAdd;
   const DType x = g.value(node.inputs[0]).dtype;
   const bool heads = node.op == Op::kHeadLinear || node.op == Op::kLatentQuery;
   return (grouped || heads || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&

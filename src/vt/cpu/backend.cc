@@ -112,6 +112,7 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kGroupedLinearActMulQuantize:
     case Op::kExpertsUp:
     case Op::kGroupedLinearSumAdd:
+    case Op::kGroupedLinearSumAddAdd:
     case Op::kExpertsDown:
       return false;
     default:

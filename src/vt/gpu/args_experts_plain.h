@@ -13,13 +13,14 @@ namespace vt::gpu {
 // expert are read at the same time; block_y() counts blocks of units.
 //
 // With weights (experts_sum), rows of out are sums of their `chosen` rows times their weights
-// (+ residual): a block has one unit of one segment, its waves share the chosen.
+// (+ residual + second): a block has one unit of one segment, its waves share the chosen.
 //
 // Shared memory: a row of x, or of each wave; behind those, of each wave of a sum, a unit's floats.
 struct PlainExpertArgs {
   const Header* header = nullptr;
   Rows x;              // of T, each row on a multiple of 16 bytes, and so many
-  View out, residual;  // residual.rows.base: nullptr for none
+  View out;
+  View residual, second;  // what is added; rows.base: nullptr for none
   const int32_t* ids = nullptr;
   const float* weights = nullptr;
   LinearSegment segments[kLinearSegments];

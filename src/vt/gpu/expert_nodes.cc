@@ -12,6 +12,9 @@ Grouped ReadGrouped(const ir::Node& n) {
   size_t first = 2;
   size_t end = n.inputs.size();
   switch (n.op) {
+    case Op::kGroupedLinearSumAddAdd:
+      l.second = n.inputs[--end];
+      [[fallthrough]];
     case Op::kGroupedLinearSumAdd:
       l.residual = n.inputs[--end];
       l.weights = n.inputs[first++];

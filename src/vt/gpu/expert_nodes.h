@@ -11,7 +11,7 @@ namespace vt::gpu {
 // What the forms of a grouped linear have in common.
 struct Grouped {
   ir::ValueId x = ir::kNone, ids = ir::kNone, weights = ir::kNone, out = ir::kNone;
-  ir::ValueId residual = ir::kNone;
+  ir::ValueId residual = ir::kNone, second = ir::kNone;  // what is added
   // A shared expert: its row, its gate, its result where that is apart; its matrices.
   ir::ValueId shared_x = ir::kNone, gate = ir::kNone, shared_out = ir::kNone;
   std::vector<ir::ValueId> shared;

@@ -30,7 +30,8 @@ PlainExpertShape ShapeFor(int64_t k, const DeviceFacts& d) {
 bool SupportsPlainExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                           const DeviceFacts& d) {
   if (n.op != Op::kGroupedLinear && n.op != Op::kGroupedLinearActMul &&
-      n.op != Op::kGroupedLinearSum && n.op != Op::kGroupedLinearSumAdd)
+      n.op != Op::kGroupedLinearSum && n.op != Op::kGroupedLinearSumAdd &&
+      n.op != Op::kGroupedLinearSumAddAdd)
     return false;
   const Grouped l = ReadGrouped(n);
   const GroupedShape s = ShapeOf(g, l, b);
@@ -45,7 +46,7 @@ bool SupportsPlainExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucke
   const bool dense = x.producer >= 0 && !ir::IsView(g.nodes[static_cast<size_t>(x.producer)].op) &&
                      s.k * ir::Info(x.dtype).bytes % 16 == 0;
   return b.tokens <= kMostTokens && s.pairs() <= kMostRowsAnExpert * s.experts &&
-         x.dtype == d.value_type && dense && plain(l.residual) &&
+         x.dtype == d.value_type && dense && plain(l.residual) && plain(l.second) &&
          s.k * ir::Info(x.dtype).bytes <= kMostShared &&
          std::all_of(l.matrices.begin(), l.matrices.end(), matrix);
 }
@@ -62,6 +63,7 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
   a.x = c.RowsOf(l.x);
   a.out = ViewOf(c, l.out);
   if (l.residual != ir::kNone) a.residual = ViewOf(c, l.residual);
+  if (l.second != ir::kNone) a.second = ViewOf(c, l.second);
   a.ids = c.Ints(l.ids);
   if (sums) a.weights = static_cast<const float*>(c.Address(l.weights));
   a.count = c.CountOf(l.out);

@@ -157,13 +157,15 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) 
   const std::vector<float> weights = {0.5f, 2, -1, 3, 0.25f, 1, 0, 1.5f, -0.5f};
   for (const bool adds : {false, true}) {
     Values y(adds ? DType::kF32 : type, kTokens + 1, kRows, kRows, 43),
-        r(adds ? type : DType::kF32, kTokens, kRows, kRows + 1, 44);
+        r(adds ? type : DType::kF32, kTokens, kRows, kRows + 1, 44),
+        second(DType::kF32, kTokens, kRows, kRows, 45);
     const Header header = Tokens(kTokens);
     PlainExpertArgs a = ArgsOf(header, k, pitch);
     a.x = x.rows(kChosen);
     a.weights = weights.data();
     a.out = y.view();
     if (adds) a.residual = r.view();
+    if (adds) a.second = second.view();
     a.count = PerToken();
     a.segments[0].w = w.memory.data();
     a.segments[0].rows = kRows;
@@ -175,7 +177,8 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) 
                .shared_bytes = waves * static_cast<int>(k * x.bytes + shape.rows * 4)});
     for (int t = 0; t < kTokens; ++t) {
       for (int i = 0; i < kRows; ++i) {
-        double want = adds ? r.values[static_cast<size_t>(t * kRows + i)] : 0;
+        const auto at = static_cast<size_t>(t * kRows + i);
+        double want = adds ? r.values[at] + second.values[at] : 0;
         for (int p = t * kChosen; p < (t + 1) * kChosen; ++p) {
           const int id = kIds[static_cast<size_t>(p)];
           if (id >= 0 && id < kExperts)

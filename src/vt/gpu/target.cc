@@ -68,6 +68,7 @@ Family FamilyOf(Op op) {
     case Op::kGroupedLinearActMulQuantize:
     case Op::kExpertsUp:
     case Op::kGroupedLinearSumAdd:
+    case Op::kGroupedLinearSumAddAdd:
     case Op::kExpertsDown:
       return Family::kExperts;
     case Op::kCausalConv:

@@ -155,6 +155,9 @@ namespace vt::ir {
     "quantize(linear_act_mul(x, S0, S1)))")                                                       \
   X(GroupedLinearSumAdd, "grouped_linear_sum_add", FusedAttrs,                                    \
     "(x, ids, weights, W, r) -> r + grouped_linear_sum(x, ids, weights, W)")                      \
+  X(GroupedLinearSumAddAdd, "grouped_linear_sum_add_add", FusedAttrs,                             \
+    "(x, ids, weights, W, z, r) -> r + (z + grouped_linear_sum(x, ids, weights, W)): z of a "     \
+    "shared expert")                                                                              \
   X(ExpertsDown, "experts_down", FusedAttrs,                                                      \
     "(x, ids, weights, W, z, S, gate, r) -> r + grouped_linear_sum(x, ids, weights, W) + gate * " \
     "linear(z, S)")

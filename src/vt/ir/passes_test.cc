@@ -220,13 +220,14 @@ TEST(Lower, ExpertsAreTwoNodesBehindTheirRouter) {
   ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
   EXPECT_EQ(CountNodes(g, Op::kNormRouter), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kExpertsUp), 1) << Dump(g);
-  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSumAdd), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSumAddAdd), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter), 0) << Dump(g);
 }
 
 TEST(Lower, ExpertsAreTwoNodesWhereNothingIsQuantisedWithin) {
   FakeTarget target;
-  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearSumAdd};
+  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearSumAdd,
+                  Op::kGroupedLinearSumAddAdd};
   const Graph g = Lower(ExpertBlock(), target, kBucket).graph;
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearActMul), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSum), 1) << Dump(g);
@@ -286,9 +287,11 @@ TEST(Lower, ExpertsOfPlainValuesAreTwoNodesBehindTheirRouter) {
   ASSERT_NE(up, nullptr) << Dump(g);
   EXPECT_EQ(up->inputs[0], router->outputs[0]);
   EXPECT_EQ(up->inputs[1], router->outputs[2]);
-  const Node* down = Find(g, Op::kGroupedLinearSumAdd);
+  const Node* down = Find(g, Op::kGroupedLinearSumAddAdd);
   ASSERT_NE(down, nullptr) << Dump(g);
   EXPECT_EQ(down->inputs[2], router->outputs[1]);
+  EXPECT_EQ(g.value(down->inputs[4]).name, "shared.down");
+  EXPECT_EQ(CountNodes(g, Op::kAdd), 0);
   EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter) + CountNodes(g, Op::kRmsNorm), 0)
       << Dump(g);
 }

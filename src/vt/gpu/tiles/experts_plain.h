@@ -145,9 +145,10 @@ GPU_FN void PlainExpertsSum(const PlainExpertArgs& a) {
   x += ::gpu::wave() * a.k;
   ::gpu::wait_predecessor();
   if (token >= CountOf(a.header, a.count)) return;
-  float residual = 0;
-  if (stores && a.residual.rows.base != nullptr)
-    residual = RowRefOf<T, false>(a.residual, token).value(mine);
+  const auto added = [&](const View& r) {
+    return stores && r.rows.base != nullptr ? RowRefOf<T, false>(r, token).value(mine) : 0.0f;
+  };
+  const float residual = added(a.residual), second = added(a.second);
 
   float sum[kRows] = {};
 #pragma unroll 1
@@ -175,7 +176,7 @@ GPU_FN void PlainExpertsSum(const PlainExpertArgs& a) {
   if (!stores) return;
   float v = 0;
   for (int i = 0; i < ::gpu::waves(); ++i) v += parts[i * kRows + ::gpu::thread()];
-  RowRefOf<T, false>(a.out, token).set(mine, v + residual);
+  RowRefOf<T, false>(a.out, token).set(mine, v + residual + second);
 }
 
 }  // namespace vt::gpu
