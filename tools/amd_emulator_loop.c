@@ -1,4 +1,4 @@
-/* The inner loop of tools/run_on_amd_emulator.py, which compiles it: runs the waves of one block, instruction by
+/* The inner loop of tools/amd_emulator.py, which compiles it: runs the waves of one block, instruction by
    instruction, until all have ended, each up to its next barrier in turn. An instruction is a function of tinygrad's
    emulator on a wave's registers and memory; one that has none yet is given back to Python, which goes on afterwards. */
 #include <setjmp.h>

@@ -20,6 +20,7 @@ GPU_KERNEL(words, WordsArgs, 256) {
   y[kWaveSum] = wave_sum(v);
   y[kWaveMax] = wave_max(v);
   y[kAny] = gpu::any(v > 2.9f);
+  y[kAnew] = static_cast<float>(anew(thread()));
   y[kExp] = gpu::exp(v);
   y[kExp2] = gpu::exp2(v);
   y[kLog] = gpu::log(a);

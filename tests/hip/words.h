@@ -20,6 +20,7 @@ enum Word {
   kWaveSum,
   kWaveMax,
   kAny,
+  kAnew,
   kExp,
   kExp2,
   kLog,

@@ -124,6 +124,7 @@ TEST_P(Words, MeanWhatTheySay) {
     EXPECT_NEAR(got[kBlockSum], block_sum, block_sizes * 1e-6);
     exact(kWaveMax, high);
     exact(kAny, any ? 1 : 0);
+    exact(kAnew, static_cast<float>(i % kThreads));
     close(kExp, std::exp(d), 2);
     close(kExp2, std::exp2(d), 2);
     close(kLog, std::log(a), 3);

@@ -121,6 +121,7 @@ Pack<T> load_stream(const Pack<T>* p) {
   block_::CheckAligned(p, 16);
   return *p;
 }
+inline int anew(int v) { return v; }
 inline void prefetch(const void*) {}
 inline constexpr bool kCopiesRunAhead = true;
 inline void copy_async(void* to, const void* from, int valid) {
