@@ -312,7 +312,7 @@ void AddRecurrent(std::vector<OpCase>& cases) {
   add("h1.d160x16", {.k_heads = 1, .v_heads = 1, .k_dim = 160, .v_dim = 16}, 4);
   Add(cases, DeltaCase("gated_delta.h1of2.d128.sum",
                        {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 128}, 4,
-                       {{{5, 2}}, {{1, 1}}, {{1, 1}, 1, 1}}, false, true));
+                       {{{1, 1}}, {{5, 2}}, {{1, 1}, 1, 1}}, false, true));
   add("h1of2.d20x36.odd", {.k_heads = 1, .v_heads = 2, .k_dim = 20, .v_dim = 36}, 4);
   add("h1.d3x5.odd", {.k_heads = 1, .v_heads = 1, .k_dim = 3, .v_dim = 5}, 2);
   // Pieces of whole chunks of 64 tokens, of more and of less, beside others and after them; and

@@ -28,7 +28,8 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC = range(10)  # of amd_emulator_loop.c
+ATOMICS = {"ADD": 0, "ADD_U32": 0, "MAX_I32": 1, "SMAX": 1, "MAX_U32": 2, "UMAX": 2}
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
 
@@ -198,6 +199,20 @@ class Instructions:
             i.low, i.high = second >> 9 & 0x1FF, second >> 18 & 0x1FF
             i.literal, i.kind = literal, EXCHANGE_ROWS
             return i, None
+        if getattr(op, "name", "").startswith("GLOBAL_ATOMIC") and family != "rdna3":
+            value = int.from_bytes(raw[:12], "little")
+            if value >> (52 if family == "rdna4" else 16) & 1:  # it returns the old value
+                i.count, i.kind = ATOMICS[op.name.removeprefix("GLOBAL_ATOMIC_")], ATOMIC
+                if family == "rdna4":
+                    i.to, i.source, i.high, i.low = raw[4], raw[8], value >> 55 & 0xFF, first & 0x7F
+                    offset, bits = value >> 72, 24
+                else:
+                    i.to, i.source, i.high, i.low = raw[7], raw[4], raw[5], raw[6] & 0x7F
+                    offset, bits = first & 0x1FFF, 13
+                i.literal = (offset - (offset >> bits - 1 << bits)) & 0xFFFFFFFF
+                if i.low >= 124:
+                    i.low = 255
+                return i, None
         if getattr(op, "name", "").startswith("V_WMMA"):
             second, = struct.unpack_from("<I", raw, 4)
             c = second >> 18 & 0x1FF

@@ -117,7 +117,7 @@ TEST_P(OpRocm, AgreesWithTheInterpreterAsMachineCode) {
     if (FamilyOf(c) != family || !IsWanted(c)) continue;
     SCOPED_TRACE(c.name);
     const CaseResult r = RunCase(c, *backend, true);
-    ASSERT_EQ(r.error, "");
+    ASSERT_EQ(r.error, "") << "largest error " << r.max_error << " at " << r.worst;
     if (!r.supported && c.optional) continue;
     ASSERT_TRUE(r.supported) << r.why;
     EXPECT_LE(r.max_error, r.tolerance) << "at " << r.worst;

@@ -21,6 +21,7 @@ enum Word {
   kWaveMax,
   kAny,
   kAnew,
+  kTicket,  // what a counter held before, in each wave's first lane
   kExp,
   kExp2,
   kLog,
