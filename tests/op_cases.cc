@@ -80,6 +80,10 @@ void AddRowOps(std::vector<OpCase>& cases) {
       return {c.b.Emit(Op::kSoftmax, "softmax", {x}),
               c.b.Emit(Op::kLogSoftmax, "log_softmax", {x})};
     });
+    add("softmax_sum", [&](CaseBuilder& c) -> std::vector<ValueId> {  // values of the device's type
+      const ValueId y = c.b.Emit(Op::kSoftmax, "softmax", {c.X(width)});
+      return {c.b.Add(y, y)};
+    });
     add("concat", [&](CaseBuilder& c) -> std::vector<ValueId> {
       return {c.b.Emit(Op::kConcat, "concat", {c.X(width), c.X(2 * width, "y.weight")})};
     });
@@ -196,6 +200,19 @@ void AddWeights(std::vector<OpCase>& cases) {
   }
   cases.push_back(c.Finish(std::move(all), rows));
 
+  // Formats that meet in files, of a row that is given and of one that is made by a norm.
+  for (const auto& [a, b] : std::vector<std::pair<DType, DType>>{{DType::kQ3_K, DType::kQ5_K},
+                                                                 {DType::kQ4_K, DType::kQ6_K},
+                                                                 {DType::kQ5_K, DType::kQ6_K}}) {
+    CaseBuilder two(fmt::format("merged.{}.{}", Name(a), Name(b)));
+    const ValueId given = two.X(256);
+    const ValueId made = two.b.RmsNorm(two.X(256, "y.weight"), two.Vector("w", 256), 1e-5f);
+    cases.push_back(
+        two.Finish({two.Linear(given, "q", 48, 256, a), two.Linear(given, "v", 17, 256, b),
+                    two.Linear(made, "k", 33, 256, a), two.Linear(made, "o", 16, 256, b)},
+                   {{{1}}, {{2}}, {{4}}, {{7}, 1}, {{0}, 3}}));
+  }
+
   CaseBuilder biased("merged.biases");
   const ValueId z = biased.X(256);
   cases.push_back(biased.Finish({biased.Linear(z, "q", 48, 256, DType::kQ4_K, true),
@@ -206,7 +223,7 @@ void AddWeights(std::vector<OpCase>& cases) {
 
 void AddRope(std::vector<OpCase>& cases) {
   for (const auto& [dim, rotary] : std::vector<std::pair<int64_t, int64_t>>{
-           {32, 32}, {80, 32}, {64, 64}, {96, 72}, {128, 128}, {256, 64}}) {
+           {20, 20}, {32, 32}, {80, 32}, {64, 64}, {96, 72}, {128, 128}, {256, 64}}) {
     for (const bool interleaved : {false, true}) {
       CaseBuilder c(fmt::format("rope.d{}.r{}{}", dim, rotary, interleaved ? ".interleaved" : ""));
       const ValueId x = c.b.Heads(c.X(3 * dim), 3, dim);
@@ -217,8 +234,9 @@ void AddRope(std::vector<OpCase>& cases) {
       growing.growth = 0.5f;
       growing.floor = 3;
       growing.frequencies.assign(growing.frequencies.size(), 0);
+      const ValueId y = c.b.Rope(x, a);
       cases.push_back(
-          c.Finish({c.b.Rope(x, a), c.b.Rope(normed, a), c.b.Rope(x, growing)}, RowSteps()));
+          c.Finish({c.b.Add(y, y), c.b.Rope(normed, a), c.b.Rope(x, growing)}, RowSteps()));
     }
   }
 }
@@ -320,6 +338,11 @@ void AddAttention(std::vector<OpCase>& cases) {
     cases.push_back(AttentionCase(
         fmt::format("attention.kv_{}", Name(t)), {.heads = 4, .kv_heads = 2, .head_dim = 64},
         {.dtype = t, .block_size = 16, .max_model_len = 160}, ServingSteps()));
+  }
+  for (const int64_t dim : {32, 96, 128, 256}) {
+    cases.push_back(AttentionCase(
+        fmt::format("attention.d{}.kv_bf16", dim), {.heads = 4, .kv_heads = 2, .head_dim = dim},
+        {.dtype = DType::kBF16, .block_size = 16, .max_model_len = 160}, few));
   }
   for (const int64_t dim : {64, 512}) {
     cases.push_back(AttentionCase(

@@ -52,6 +52,8 @@ struct CaseResult {
 // Lowers the case for the backend (all passes, or only what it cannot do without), runs it node by
 // node, and compares every node's outputs with the reference function on the node's actual inputs;
 // then the graph's outputs with the interpreter's own run from start to end.
+// With kLaunchOnly it gives each step to the backend and looks at no result.
+inline constexpr int kLaunchOnly = -1;
 CaseResult RunCase(const OpCase& c, vt::Backend& backend, bool optimise, int timed_runs = 0);
 
 }  // namespace tests

@@ -191,6 +191,11 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
                   {.sigmoid = true, .scale = 2.5f, .bias = true}, steps));
   add(ExpertBlock("expert_block.mixed", 12, 4, 64, 64, 32, brain, q8, {}, steps));
   add(ExpertBlock("expert_block.wide_bf16", 5, 2, 2176, 40, 0, brain, brain, {}, {{{1}}, {{2}}}));
+  for (const auto& [a, b] :
+       std::vector<std::pair<DType, DType>>{{DType::kQ3_K, DType::kQ5_K}, {DType::kQ5_K, q6}}) {
+    add(ExpertBlock(fmt::format("expert_block.{}.{}", Name(a), Name(b)), 5, 2, 256, 256, 256, a, b,
+                    {}, {{{1}}, {{2}}}));
+  }
   add(ExpertBlock("expert_block.few_wide", 5, 2, 2048, 256, 0, q4, q6, {}, {{{1}}}));
 }
 
@@ -251,8 +256,9 @@ void AddSums(std::vector<OpCase>& cases) {
 }
 
 // A layer's recurrent part: from projections side by side to gated values.
+// `sums`: results stay of the device's type.
 OpCase DeltaCase(const std::string& name, DeltaAttrs a, int64_t width, std::vector<OpStep> steps,
-                 bool slices = false) {
+                 bool slices = false, bool sums = false) {
   CaseBuilder c(name);
   const int64_t inner = a.v_heads * a.v_dim;
   // Between forgetting at once and hardly anything.
@@ -280,7 +286,7 @@ OpCase DeltaCase(const std::string& name, DeltaAttrs a, int64_t width, std::vect
   const ValueId normed = c.b.RmsNorm(y, c.Vector("norm", a.v_dim), 1e-6f);
   const ValueId out =
       c.b.Mul(normed, c.b.Act(c.b.Heads(gate, a.v_heads, a.v_dim), Activation::kSilu));
-  return c.Finish({c.b.Scale(out, 2)}, std::move(steps), 5e-5);
+  return c.Finish({sums ? c.b.Add(out, out) : c.b.Scale(out, 2)}, std::move(steps), 5e-5);
 }
 
 }  // namespace
@@ -310,6 +316,10 @@ void AddRecurrent(std::vector<OpCase>& cases) {
       4);
   add("h2.d128x64", {.k_heads = 2, .v_heads = 2, .k_dim = 128, .v_dim = 64}, 3, true);
   add("h1of2.d128x192", {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 192}, 2);
+  add("h1.d160x16", {.k_heads = 1, .v_heads = 1, .k_dim = 160, .v_dim = 16}, 4);
+  Add(cases, DeltaCase("gated_delta.h1of2.d128.sum",
+                       {.k_heads = 1, .v_heads = 2, .k_dim = 128, .v_dim = 128}, 4,
+                       {{{1, 1}}, {{5, 2}}, {{1, 1}, 1, 1}}, false, true));
   add("h1of2.d20x36.odd", {.k_heads = 1, .v_heads = 2, .k_dim = 20, .v_dim = 36}, 4);
   add("h1.d3x5.odd", {.k_heads = 1, .v_heads = 1, .k_dim = 3, .v_dim = 5}, 2);
   // Pieces of whole chunks of 64 tokens, of more and of less, beside others and after them; and

@@ -72,6 +72,10 @@ void AddLatent(std::vector<OpCase>& cases) {
   const Sizes published{16, 512, 64, 128, 128};
   cases.push_back(PlainCase(published, kv, {{{5, 40}}, {{1, 1}}, {{2, 0}, 1}}, ""));
   cases.back().optional = true;  // in f32 a tile of such vectors is 74 KB
+  cases.push_back(PlainCase(published,
+                            {.dtype = DType::kBF16, .block_size = 16, .max_model_len = 160},
+                            {{{3, 20}}, {{1, 1}}}, ".kv_bf16"));
+  cases.back().optional = true;
   for (const DType t : {DType::kF32, DType::kBF16}) {
     cases.push_back(PlainCase({4, 64, 16, 32, 32},
                               {.dtype = t, .block_size = 32, .max_model_len = 160}, ServingSteps(),

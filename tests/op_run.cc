@@ -65,7 +65,8 @@ class CaseRun {
     }
     base::Status status = Setup();
     for (size_t s = 0; s < case_.steps.size() && status && result_.supported; ++s) {
-      status = Step(case_.steps[s], s + 1 == case_.steps.size() ? timed_runs : 0);
+      const bool last = s + 1 == case_.steps.size();
+      status = Step(case_.steps[s], last || timed_runs == kLaunchOnly ? timed_runs : 0);
       if (!status) status = status.error().In(fmt::format("step {}", s));
     }
     if (!status && result_.supported) result_.error = status.error().message;
@@ -496,6 +497,10 @@ base::Status CaseRun::Step(const OpStep& step, int timed_runs) {
   if (!exe) return exe.error().In("compile");
   if (backend_.Launches(plan) < 0)
     return base::Error{base::Code::kInternal, "the plan's launches cannot be told without memory"};
+  if (timed_runs == kLaunchOnly) {
+    for (size_t r = 0; r < step.added.size(); ++r) cached_[r] += step.added[r];
+    return (*exe)->Run(*queue_);
+  }
   if (auto s = slots_.Begin(backend_, *queue_, node_states_); !s) return s;
   if (sampler_ >= 0) end_states_[{sampler_, 0}].slots = node_states_[{sampler_, 0}].slots;
   for (size_t g = 0; g < case_.graph.state_groups.size(); ++g) {

@@ -52,10 +52,11 @@ base::Status SlotStates::Begin(vt::Backend& backend, vt::Queue& queue, States& r
 base::Status SlotStates::Compare(const SlotLayer& l, const std::vector<int32_t>& got,
                                  vt::ir::KvState& want, double bound) {
   const auto words = static_cast<size_t>(l.words);
-  const auto wrong = [&](size_t slot, double error) {
-    return base::Error{base::Code::kInternal,
-                       fmt::format("slot {} of layer {} is not as it should be ({:.1e} off)", slot,
-                                   l.layer, error)};
+  const auto wrong = [&](size_t slot, double error, size_t word = 0) {
+    return base::Error{
+        base::Code::kInternal,
+        fmt::format("slot {} of layer {} is not as it should be from word {} on ({:.1e} off)", slot,
+                    l.layer, word, error)};
   };
   for (size_t slot = 0; slot * words < got.size(); ++slot) {
     const int32_t* p = &got[slot * words];
@@ -71,12 +72,12 @@ base::Status SlotStates::Compare(const SlotLayer& l, const std::vector<int32_t>&
       const size_t end = begin + static_cast<size_t>(size);
       double largest = 1e-30, error = 0;
       for (size_t i = begin; i < end; ++i) {
-        if (std::isnan(floats[i]) != std::isnan(right[i])) return wrong(slot, INFINITY);
+        if (std::isnan(floats[i]) != std::isnan(right[i])) return wrong(slot, INFINITY, i);
         if (std::isnan(right[i])) continue;  // nobody wrote it
         largest = std::max(largest, std::fabs(static_cast<double>(right[i])));
         error = std::max(error, std::fabs(static_cast<double>(floats[i]) - right[i]));
       }
-      if (!(error <= bound * largest)) return wrong(slot, error / largest);
+      if (!(error <= bound * largest)) return wrong(slot, error / largest, begin);
       begin = end;
     }
   }

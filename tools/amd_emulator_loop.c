@@ -1,4 +1,4 @@
-/* The inner loop of tools/run_on_amd_emulator.py, which compiles it: runs the waves of one block, instruction by
+/* The inner loop of tools/amd_emulator.py, which compiles it: runs the waves of one block, instruction by
    instruction, until all have ended, each up to its next barrier in turn. An instruction is a function of tinygrad's
    emulator on a wave's registers and memory; one that has none yet is given back to Python, which goes on afterwards. */
 #include <setjmp.h>
@@ -8,11 +8,13 @@
 
 /* kCopyFirst: the function may write lanes that it has yet to read (DPP in place), so that it was made to read `to`, a
    register that the instruction does not use, which `from` is copied into before it and which gets its own values back
-   after it. kExchangeRows: v_permlanex16_b32, which the
-   emulator does wrong when a selector is a literal. kZeroFirst: a WMMA whose C is the constant 0, which it does wrong too:
-   made to read its own result, `count` registers from `to`, that are 0 before it. kLowHalf, kHighHalf: a load from shared
-   memory into half of `to`, of which the emulator puts the value into the low half and clears the other. */
-enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf };
+   after it. kExchangeRows: v_permlanex16_b32, which the emulator does wrong when a selector is a literal. kZeroFirst: a
+   WMMA whose C is the constant 0, which it does wrong too: made to read its own result, `count` registers from `to`, that
+   are 0 before it. kLowHalf, kHighHalf: a load from shared memory into half of `to`, of which the emulator puts the value
+   into the low half and clears the other. kAtomic: one on global memory that returns the old value, which the emulator
+   keeps to itself but for RDNA 3: done here. */
+enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic };
+enum { kAdd, kMaxSigned, kMaxUnsigned }; /* `count` of kAtomic */
 enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
 enum { kPc = 256, kPrivate = 259, kRegisters = 260 };
@@ -23,7 +25,7 @@ struct instruction {
   uint8_t order[6]; /* which of a wave's buffers are its arguments */
   uint8_t bytes, kind;
   uint16_t to, from;        /* vector registers */
-  uint16_t low, high;       /* scalars that hold selectors, 255: the literal */
+  uint16_t low, high;       /* scalars that hold selectors, 255: the literal; of kAtomic see there */
   uint32_t literal, lanes, count;
 };
 
@@ -44,6 +46,21 @@ static void exchange_rows(const struct instruction* i, const uint32_t* scalar, u
   for (uint32_t lane = 0; lane < i->lanes; ++lane) {
     if (scalar[126 + lane / 32] >> lane % 32 & 1)
       vector[i->to * i->lanes + lane] = old[((lane & ~15u) ^ 16) + (selectors >> lane % 16 * 4 & 15)];
+  }
+}
+
+/* `from`: the address or, with the scalars from `low` on, an offset; `high`: the operand; `literal`: an offset. */
+static void atomic(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
+    const uint32_t* v = vector + i->from * i->lanes + lane;
+    const uint64_t base = i->low == 255 ? v[0] | (uint64_t)v[i->lanes] << 32
+                                        : (scalar[i->low] | (uint64_t)scalar[i->low + 1] << 32) + v[0];
+    uint32_t* p = (uint32_t*)(base + (int64_t)(int32_t)i->literal);
+    const uint32_t old = *p, operand = vector[i->high * i->lanes + lane];
+    const int below = i->count == kMaxSigned ? (int32_t)old < (int32_t)operand : old < operand;
+    *p = i->count == kAdd ? old + operand : below ? operand : old;
+    vector[i->to * i->lanes + lane] = old;
   }
 }
 
@@ -93,7 +110,8 @@ static int run_waves(struct block* b) {
         uint32_t* vector = (uint32_t*)w->buffers[1];
         if (i->kind == kZeroFirst) memset(vector + i->to * i->lanes, 0, i->count * i->lanes * 4);
         if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
-        if (i->kind == kSkip || i->kind == kExchangeRows) {
+        if (i->kind == kAtomic) atomic(i, scalar, vector);
+        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic) {
           const uint64_t next = pc + i->bytes;
           scalar[kPc] = (uint32_t)next;
           scalar[kPc + 1] = (uint32_t)(next >> 32);

@@ -1,458 +1,217 @@
 #!/usr/bin/env python3
-"""Runs this project's kernels as compiled AMD machine code without a card, on the instruction emulator of a checkout of
-tinygrad (github.com/tinygrad/tinygrad; test/mockgpu is in no package; tried with commit a9069c177a). TINYGRAD names its
-folder; a C compiler and clang are needed, Python packages are not.
+"""Runs this project's kernels as compiled AMD machine code without a card, on the emulator of instructions
+(tools/amd_emulator.py says what it needs).
 
     TINYGRAD=folder tools/run_on_amd_emulator.py build-hip [--archs gfx1200,gfx1100,gfx942] [--filter GTEST_FILTER]
+        [--most THREADS] [--log FILE] [--jobs N]
 
-runs the tests of whole modules in that build (op table, seam, tiny models) on the stand-in for the HIP runtime
+runs the tests of whole modules in that build (seam, op table, tiny models) on the stand-in for the HIP runtime
 (tests/hip), once an architecture, and prints what ran, and which kernels of the module did not: a run of everything fails
-if there are any. The stand-in starts this script again with `serve` and asks it to
-run each kernel: a line a request on standard input, a line an answer.
-
-Facts about registers and descriptors are from LLVM's "User Guide for AMDGPU Backend" (kernel descriptor, initial kernel
-execution state)."""
+if there are any. Of the op table those cases come first that run every kernel once, then the others, small ones first.
+With --log a run goes on where one before it ended: what passed is not repeated as long as its kernels are the same."""
 import argparse
-import ctypes
+import collections
+import concurrent.futures
 import glob
 import hashlib
-import mmap
+import json
 import os
-import pickle
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-# e_flags & 0xff of an ELF for AMD, by what the emulator calls it.
-FAMILIES = {0x3F: "cdna", 0x4C: "cdna"}  # gfx90a, gfx942
-FAMILIES.update({mach: "rdna3" for mach in (0x41, 0x46, 0x47, 0x44, 0x43, 0x4A)})  # gfx1100-1103, 1150, 1151
-FAMILIES.update({mach: "rdna4" for mach in (0x48, 0x4E)})  # gfx1200, gfx1201
-# Write-backs and invalidations of caches, which the emulator has none of: (mask, first word, bytes).
-CACHE_INSTRUCTIONS = {
-    "rdna3": [(0xFFFC0000, 0xE0AC0000, 8), (0xFFFC0000, 0xE0B00000, 8)],  # buffer_gl0_inv, buffer_gl1_inv
-    "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
-    "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
-}
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF = range(9)  # of amd_emulator_loop.c
-ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
-MOST_INSTRUCTIONS = 200_000_000  # of one launch
+from amd_emulator import CodeObject
+
+BATCH_THREADS = 100_000  # of the kernels of op cases that share a process, which takes seconds to start
+PROGRAMS = ("hip_stand_in_test", "hip_module_test", "hip_model_test")
+OP_TEST = "Amd/OpRocm.AgreesWithTheInterpreterAsMachineCode/"
 
 
-class Instruction(ctypes.Structure):
-    _fields_ = [("run", ctypes.c_uint64), ("order", ctypes.c_uint8 * 6), ("bytes", ctypes.c_uint8), ("kind", ctypes.c_uint8),
-                ("to", ctypes.c_uint16), ("source", ctypes.c_uint16), ("low", ctypes.c_uint16), ("high", ctypes.c_uint16),
-                ("literal", ctypes.c_uint32), ("lanes", ctypes.c_uint32), ("count", ctypes.c_uint32)]
+class Job:
+    """A process: a test by its name, or cases of the op table in one type of values."""
+
+    def __init__(self, arch, program, name, dtype="", cases=()):
+        self.arch, self.program, self.name, self.dtype, self.cases = arch, program, name, dtype, list(cases)
+
+    def filter(self):
+        if not self.cases:
+            return self.name
+        families = {case.partition(".")[0] for case in self.cases}
+        return ":".join(f"{OP_TEST}{self.arch}_{self.dtype}_{family}" for family in sorted(families))
+
+    def names(self):
+        return [f"{self.arch} {self.dtype}.{case}" for case in self.cases] or [f"{self.arch} {self.name}"]
 
 
-class Wave(ctypes.Structure):
-    _fields_ = [("buffers", ctypes.c_uint64 * 6), ("ended", ctypes.c_uint64)]
+def start(program, pattern, report, timeout, **variables):
+    """Whether the tests passed, and what they printed."""
+    environment = {**os.environ, "HIP_STAND_IN_REPORT": report, **variables}
+    try:
+        done = subprocess.run([program, f"--gtest_filter={pattern}", "--gtest_brief=1"], capture_output=True, text=True,
+                              timeout=timeout, env={k: v for k, v in environment.items() if v is not None})
+        return done.returncode == 0, done.stdout + done.stderr
+    except subprocess.TimeoutExpired:
+        return False, f"longer than {timeout} s"
 
 
-class Block(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_void_p), ("code", ctypes.c_uint64), ("words", ctypes.c_uint64),
-                ("waves", ctypes.c_void_p), ("count", ctypes.c_int32), ("current", ctypes.c_int32),
-                ("pc", ctypes.c_uint64), ("executed", ctypes.c_uint64), ("limit", ctypes.c_uint64),
-                ("address", ctypes.c_uint64)]
+def words_of(report, first):
+    with open(report, encoding="utf-8") as f:
+        lines = [line.split() for line in f]
+    return [words[1:] for words in lines if words[0] == first]
 
 
-def build_loop():
-    """Compiles the inner loop once a version of it."""
-    source = os.path.join(HERE, "amd_emulator_loop.c")
-    key = hashlib.sha256(open(source, "rb").read()).hexdigest()[:16]
-    path = os.path.join(cache_folder(), f"loop-{key}.so")
-    if not os.path.exists(path):
-        part = f"{path}.{os.getpid()}"
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", part], check=True)
-        os.replace(part, path)
-    return ctypes.CDLL(path)
+class Runner:
+    def __init__(self, args):
+        self.args = args
+        self.passed = {}  # name -> {"code": of its kernels, "kernels": counts}
+        self.failed = []
+        if args.log and os.path.exists(args.log):
+            with open(args.log, encoding="utf-8") as f:
+                for line in f:
+                    entry = json.loads(line)
+                    for name in entry["names"] if entry["ok"] else ():
+                        self.passed[name] = entry
 
+    def set_architecture(self, arch):
+        """Reads its code: names of all kernels of the module, and the state of each."""
+        self.arch, self.code = arch, {}
+        folder = os.path.join(self.args.build, "src", "vt", "gpu", "rocm", "code")
+        for path in sorted(glob.glob(os.path.join(folder, f"*.{arch}.co"))):
+            with open(path, "rb") as f:
+                blob = f.read()
+            state = hashlib.sha256(blob).hexdigest()
+            self.code.update({s.removesuffix(".kd"): state for s in CodeObject(blob).symbols if s.endswith(".kd")})
 
-def cache_folder():
-    folder = os.environ.get("VLLM_AMD_EMULATOR_CACHE") or os.path.join(tempfile.gettempdir(), f"vllm-amd-emulator-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return folder
+    def state_of(self, kernels):
+        return hashlib.sha256(" ".join(self.code.get(k, "") for k in sorted(kernels)).encode()).hexdigest()[:16]
 
+    def program(self, name):
+        return os.path.join(self.args.build, "examples", name)
 
-class Instructions:
-    """Compiled instructions: one native function stands for all that differ only in register numbers, and is kept in a
-    file from run to run, since making one takes tinygrad a tenth of a second."""
+    def is_done(self, name):
+        entry = self.passed.get(name)
+        return entry is not None and entry["code"] == self.state_of(entry["kernels"])
 
-    def __init__(self):
-        sys.path.insert(0, os.environ["TINYGRAD"])
-        os.environ.setdefault("CACHELEVEL", "0")
-        from test.mockgpu.amd import emu
-        from tinygrad.device import Device
-        self.emu, self.device = emu, Device["CPU"]
-        with open(emu.__file__, "rb") as f:
-            key = hashlib.sha256(f.read()).hexdigest()[:16]
-        self.file = os.path.join(cache_folder(), f"instructions-{key}.pickle")
-        self.made = {}   # (family, class, base, mask, size) -> (ELF, buffers)
-        self.ready = {}  # the same -> (address, buffers)
-        self.keep = []
-        self.by_kind = {}  # (family, class, size) -> [(mask, base)]
-        self.new = 0
-        try:
-            with open(self.file, "rb") as f:
-                self.made = pickle.load(f)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            pass
-        for key in self.made:
-            self.by_kind.setdefault((key[0], key[1], key[4]), []).append((key[3], key[2]))
+    def tests(self, name):
+        """Jobs of a program's tests but for the op table's."""
+        text = subprocess.run([self.program(name), "--gtest_list_tests", f"--gtest_filter={self.args.filter}"],
+                              capture_output=True, text=True, check=True).stdout
+        suite = ""
+        for line in text.splitlines():
+            test = line.partition("#")[0]
+            if not test.startswith(" "):
+                suite = test.strip()
+            elif self.arch in test and not (suite + test.strip()).startswith((OP_TEST, "Amd/KernelsRocm.")):
+                yield Job(self.arch, name, suite + test.strip())
 
-    def save(self):
-        if not self.new:
+    def op_cases(self):
+        """(type, case) -> threads of each kernel that it runs, without the emulator."""
+        with tempfile.NamedTemporaryFile() as report:
+            _, output = start(self.program("hip_module_test"), f"Amd/KernelsRocm.*/{self.arch}", report.name, 3600,
+                              TINYGRAD=None)
+            cases = collections.defaultdict(dict)
+            for part, kernel, threads in words_of(report.name, "part"):
+                dtype, _, case = part.partition(".")
+                cases[dtype, case][kernel] = int(threads)
+            if not cases:
+                sys.exit(f"the op table ran nothing on {self.arch}: {output[-2000:]}")
+        return cases
+
+    def cover(self, cases):
+        """Few and small cases that run every kernel."""
+        missing = set().union(*cases.values())
+        chosen = []
+        while missing:
+            case = max(cases, key=lambda c: len(missing & cases[c].keys()) / (20_000 + sum(cases[c].values())))
+            chosen.append(case)
+            missing -= cases[case].keys()
+        return chosen
+
+    def op_jobs(self):
+        cases = self.op_cases()
+        threads = {case: sum(kernels.values()) for case, kernels in cases.items()}
+        first = self.cover(cases)
+        order = {case: i for i, case in enumerate(first)}
+        rest = sorted((c for c in cases if c not in order and threads[c] <= self.args.most), key=threads.get)
+        self.left_out = len(cases) - len(first) - len(rest)
+        for group in (sorted(first, key=threads.get), rest) if not self.args.cover else (sorted(first, key=threads.get),):
+            open_batches = {}
+            for dtype, case in group:
+                if self.is_done(f"{self.arch} {dtype}.{case}"):
+                    continue
+                batch, size = open_batches.get(dtype, ([], 0))
+                if batch and size + threads[dtype, case] > BATCH_THREADS:
+                    yield Job(self.arch, "hip_module_test", "", dtype, batch)
+                    batch, size = [], 0
+                open_batches[dtype] = (batch + [case], size + threads[dtype, case])
+            for dtype, (batch, _) in open_batches.items():
+                yield Job(self.arch, "hip_module_test", "", dtype, batch)
+
+    def run(self, job):
+        began = time.monotonic()
+        with tempfile.NamedTemporaryFile() as report:
+            cases = {"VLLM_OP_CASES": ":".join(job.cases)} if job.cases else {}
+            ok, output = start(self.program(job.program), job.filter(), report.name, self.args.timeout, **cases)
+            kernels = {kernel: int(count) for kernel, count in words_of(report.name, "kernel")}
+        seconds = time.monotonic() - began
+        entry = {"names": job.names(), "ok": ok, "seconds": round(seconds), "kernels": kernels, "code": self.state_of(kernels)}
+        if not job.cases and "[  SKIPPED ]" in output:  # it is about what needs no emulator
             return
-        try:  # others may have added theirs
-            with open(self.file, "rb") as f:
-                self.made = {**pickle.load(f), **self.made}
-        except (OSError, EOFError, pickle.UnpicklingError):
-            pass
-        part = f"{self.file}.{os.getpid()}"
-        with open(part, "wb") as f:
-            pickle.dump(self.made, f)
-        os.replace(part, self.file)
-        self.new = 0
-
-    def find(self, address, family):
-        """The Instruction at an address, whose code may be changed: see amd_emulator_loop.c."""
-        i = Instruction(lanes=64 if family == "cdna" else 32)
-        raw = ctypes.string_at(address, 16)
-        first = struct.unpack_from("<I", raw)[0]
-        for mask, word, size in CACHE_INSTRUCTIONS[family]:
-            if first & mask == word:
-                i.bytes, i.kind = size, SKIP
-                return i
-        emu = self.emu
-        # It has no flat accesses: none of those here are to shared or private memory, so they become global ones.
-        if family == "rdna4" and first >> 24 == 0xEC:
-            first |= 0x02000000
-        elif family == "rdna3" and first >> 26 == 0x37 and first >> 16 & 3 == 0:
-            first |= 2 << 16
-        elif family == "cdna" and first >> 26 == 0x37 and first >> 14 & 3 == 0:
-            first |= 2 << 14
-            ctypes.c_uint8.from_address(address + 6).value = 0x7F  # no scalar address
-            raw = raw[:6] + b"\x7f" + raw[7:]
-        ctypes.c_uint32.from_address(address).value = first
-        raw = struct.pack("<I", first) + raw[4:]
-        inst = emu.decode_inst(raw, family)
-        i.bytes = size = inst.size()
-        op = getattr(inst, "op", None)
-        barrier = op is not None and (op in emu._BARRIER_OPS or op in emu._BARRIER_SOP1_OPS)
-        i.kind = BARRIER if barrier else RUN
-        name = type(inst).__name__
-        if getattr(op, "name", "").startswith("V_PERMLANEX16"):
-            second, literal = struct.unpack_from("<II", raw, 4)
-            i.to, i.source = first & 0xFF, second & 0xFF
-            i.low, i.high = second >> 9 & 0x1FF, second >> 18 & 0x1FF
-            i.literal, i.kind = literal, EXCHANGE_ROWS
-            return i
-        if getattr(op, "name", "").startswith("V_WMMA"):
-            second, = struct.unpack_from("<I", raw, 4)
-            c = second >> 18 & 0x1FF
-            if c < 256:
-                if c != 128:
-                    raise RuntimeError(f"{inst!r}: a constant other than 0 as C")
-                i.to, i.count, i.kind = first & 0xFF, 8, ZERO_FIRST
-                second = second & ~(0x1FF << 18) | (256 + i.to) << 18
-                ctypes.c_uint32.from_address(address + 4).value = second
-                raw = raw[:4] + struct.pack("<I", second) + raw[8:]
-                inst = emu.decode_inst(raw, family)
-        if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
-            i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
-        if name.endswith("_DPP16"):
-            used = {first >> 17 & 0xFF, first >> 9 & 0xFF}  # its result and its other operand
-            spare = next(r for r in (255, 254, 253) if r not in used)
-            i.to, i.source, i.kind = spare, raw[4], COPY_FIRST
-            ctypes.c_uint8.from_address(address + 4).value = spare
-            raw = raw[:4] + bytes([spare]) + raw[5:]
-            inst = emu.decode_inst(raw, family)
-        value = int.from_bytes(raw[:size], "little")
-        for mask, base in self.by_kind.get((family, name, size), ()):
-            if value & mask == base:
-                key = (family, name, base, mask, size)
-                break
+        if self.args.log:
+            with open(self.args.log, "a", encoding="utf-8") as f:
+                f.write(json.dumps(entry) + "\n")
+        if self.args.verbose or not ok:
+            names = ", ".join(job.names()[:3]) + (f" and {len(job.names()) - 3} more" if len(job.names()) > 3 else "")
+            print(f"{'passed' if ok else 'FAILED'} {names}, {seconds:.0f} s", flush=True)
+        if ok:
+            self.passed.update({name: entry for name in job.names()})
+        elif len(job.cases) > 1:  # which of them?
+            for case in job.cases:
+                self.run(Job(job.arch, job.program, "", job.dtype, [case]))
         else:
-            key = self.make(raw, inst, name, family)
-        if key not in self.ready:
-            elf, buffers = self.made[key]
-            program = self.device.runtime(elf)
-            self.keep.append(program)
-            self.ready[key] = (program.addr, buffers)
-        i.run, buffers = self.ready[key]
-        i.order[:] = list(buffers) + [0] * (6 - len(buffers))
-        return i
+            print(output[-2000:], flush=True)
+            self.failed += job.names()
 
-    def make(self, raw, inst, name, family):
-        emu = self.emu
-        handler = next((emu._INST_HANDLERS[c] for c in type(inst).__mro__ if c in emu._INST_HANDLERS), None)
-        if handler is None:
-            raise RuntimeError(f"the emulator has no {inst!r}")
-        size = inst.size()
-        context = emu._Ctx(size, 64 if family == "cdna" else 32)
-        try:
-            sink = handler(inst, context)
-            base, mask, _ = context.canonical_mask(raw[:size + 4])
-            sink = sink.replace(arg=emu.KernelInfo(name=f"i_{family}_{name}_{base:x}")).rtag(1)
-            with emu.Context(NOOPT=1, CHECK_OOB=0, TUPLE_ORDER=0, EMULATED_DTYPES="", CAPTURE_PROCESS_REPLAY=0, PROFILE=0):
-                program = emu.to_program(sink, self.device.renderer)
-        except Exception as e:
-            raise RuntimeError(f"the emulator cannot compile {inst!r}: {type(e).__name__}: {e}") from e
-        key = (family, name, base, mask, size)
-        self.made[key] = (program.to_elf(), tuple(program.arg.globals))
-        self.by_kind.setdefault((family, name, size), []).append((mask, base))
-        self.new += 1
-        return key
+    def run_architecture(self, arch):
+        self.set_architecture(arch)
+        self.left_out = 0
+        jobs = [job for name in PROGRAMS for job in self.tests(name)
+                if not self.is_done(job.names()[0])]
+        if self.args.filter == "*":
+            jobs += self.op_jobs()
+        with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
+            list(pool.map(self.run, jobs))
+        done = [name for name in self.passed if name.startswith(arch + " ") and self.is_done(name)]
+        ran = set().union(*(self.passed[name]["kernels"] for name in done))
+        idle = sorted(self.code.keys() - ran)
+        print(f"{arch}: {len(done)} passed; {len(self.code) - len(idle)} of {len(self.code)} kernels ran; {self.left_out} op "
+              "cases left out for their size" + "".join(f"\n  did not run: {kernel}" for kernel in idle), flush=True)
+        return idle
 
 
-class CodeObject:
-    """An AMD ELF, laid out in memory as a loader would."""
-
-    def __init__(self, blob):
-        if blob[:4] != b"\x7fELF":
-            raise RuntimeError("not an ELF file")
-        phoff, shoff = struct.unpack_from("<QQ", blob, 0x20)
-        flags, = struct.unpack_from("<I", blob, 0x30)
-        phentsize, phnum, shentsize, shnum = struct.unpack_from("<4H", blob, 0x36)
-        if flags & 0xFF not in FAMILIES:
-            raise RuntimeError(f"the emulator has no machine of number {flags & 0xFF:#x}")
-        self.family = FAMILIES[flags & 0xFF]
-        segments = [struct.unpack_from("<IIQQQQQQ", blob, phoff + phentsize * i) for i in range(phnum)]
-        loads = [s for s in segments if s[0] == 1]
-        self.bytes = max(s[3] + s[6] for s in loads)
-        self.memory = mmap.mmap(-1, self.bytes + 4096)  # instructions are fetched 16 bytes at a time
-        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        for _, _, offset, address, _, in_file, _, _ in loads:
-            self.memory[address:address + in_file] = blob[offset:offset + in_file]
-        self.symbols = {}
-        sections = [struct.unpack_from("<IIQQQQIIQQ", blob, shoff + shentsize * i) for i in range(shnum)]
-        for s in sections:
-            if s[1] == 4 and s[5]:  # RELA
-                raise RuntimeError("the code object has relocations, which this loader does not apply")
-            if s[1] != 11:  # DYNSYM
-                continue
-            names = sections[s[6]][4]
-            for at in range(s[4], s[4] + s[5], 24):
-                name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", blob, at)
-                end = blob.index(b"\0", names + name)
-                self.symbols[blob[names + name:end].decode()] = value
-        self.words = self.bytes // 4
-        self.table = (Instruction * self.words)()
-
-
-class Emulator:
-    MOST_WAVES = 32
-
-    def __init__(self):
-        self.loop = build_loop()
-        self.loop.run_block.argtypes = [ctypes.POINTER(Block)]
-        self.instructions = Instructions()
-        self.modules = {}
-        self.waves = {}
-        # The emulator reads for lanes that are off too, at whatever address they have: room for every 32-bit one.
-        no_reserve = 0x4000
-        self.shared_memory = mmap.mmap(-1, (4 << 30) + (64 << 10), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
-        self.shared = (ctypes.c_uint32 * (16 << 10)).from_buffer(self.shared_memory)
-        self.executed = 0
-
-    def load(self, name, blob):
-        self.modules[name] = CodeObject(blob)
-
-    def waves_of(self, size):
-        if size not in self.waves:
-            waves = (Wave * self.MOST_WAVES)()
-            keep = []
-            for w in waves:
-                scalar, vector = (ctypes.c_uint32 * 320)(), (ctypes.c_uint32 * (256 * size))()
-                accumulators = (ctypes.c_uint32 * (256 * size))() if size == 64 else vector
-                keep.append((scalar, vector, accumulators))
-                w.buffers[:] = [ctypes.addressof(scalar), ctypes.addressof(vector), 0, ctypes.addressof(self.shared), 0,
-                                ctypes.addressof(accumulators)]
-            self.waves[size] = (waves, keep)
-        return self.waves[size][0]
-
-    def launch(self, module, kernel, grid_x, grid_y, threads, dynamic_shared, kernarg):
-        code = self.modules[module]
-        if kernel + ".kd" not in code.symbols:
-            raise RuntimeError(f"there is no kernel {kernel}")
-        descriptor = code.base + code.symbols[kernel + ".kd"]
-        raw = ctypes.string_at(descriptor, 64)
-        shared, private, _ = struct.unpack_from("<III", raw)
-        entry = descriptor + struct.unpack_from("<q", raw, 16)[0]
-        rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", raw, 44)
-        properties, preload = struct.unpack_from("<HH", raw, 56)
-        if preload or properties & 0x3:
-            raise RuntimeError(f"{kernel} needs preloaded arguments or a dispatch packet")
-        size = 64 if code.family == "cdna" else 32
-        if code.family != "cdna" and not properties & 1 << 10:
-            raise RuntimeError(f"{kernel} was compiled for waves of 64")
-        if shared + dynamic_shared > 64 << 10:
-            raise RuntimeError(f"{kernel} asks for {shared + dynamic_shared} bytes of shared memory, a block has 65536")
-        fixed = []
-        for bit, values in ((2, [0, 0]), (3, [kernarg & 0xFFFFFFFF, kernarg >> 32]), (4, [0, 0]), (5, [0, 0]), (6, [0])):
-            if properties >> bit & 1:
-                fixed += values
-        user_count = rsrc2 >> 1 & 31
-        fixed += [0] * (user_count - len(fixed))
-        waves = self.waves_of(size)
-        count = (threads + size - 1) // size
-        private_memory = (ctypes.c_uint8 * max(1, private * size * count))()
-        for i in range(count):
-            waves[i].buffers[4] = ctypes.addressof(private_memory) + private * size * i
-        block = Block(ctypes.addressof(code.table), code.base, code.words, ctypes.addressof(waves), count, 0, 0, 0,
-                      MOST_INSTRUCTIONS)
-        poison = struct.pack("<I", 0x7FC0BEEF) * (16 << 10)
-        for y in range(grid_y):
-            for x in range(grid_x):
-                user = list(fixed)
-                if code.family == "rdna4":  # in scalars of the trap handler
-                    user += [0] * (118 - len(user))
-                    user[115], user[117] = y, x
-                else:
-                    for bit, value in ((7, x), (8, y), (9, 0)):
-                        if rsrc2 >> bit & 1:
-                            user.append(value)
-                scalars = (ctypes.c_uint32 * len(user))(*user)
-                ctypes.memmove(self.shared, poison, len(poison))
-                for i in range(count):
-                    self.loop.start_wave(ctypes.byref(waves[i]), ctypes.c_uint64(entry), scalars, len(user), i * size,
-                                         min(size, threads - i * size), size, private)
-                block.current = 0
-                while (end := self.loop.run_block(ctypes.byref(block))) != ALL_ENDED:
-                    if end == TOO_LONG:
-                        raise RuntimeError(f"{kernel} ran {MOST_INSTRUCTIONS} instructions without ending")
-                    if end == FAULT:
-                        raw = ctypes.string_at(block.pc, 16)
-                        raise RuntimeError(f"{kernel}, block {x}, {y}, wave {block.current}: no memory at {block.address:#x}, "
-                                           f"asked for at {block.pc - code.base:#x} of the code by "
-                                           f"{self.instructions.emu.decode_inst(raw, code.family)!r}")
-                    self.need(code, block.pc, kernel)
-        self.executed += block.executed
-        return block.executed
-
-    def need(self, code, pc, kernel):
-        if pc % 4 or not code.base <= pc < code.base + code.bytes:
-            raise RuntimeError(f"{kernel} jumped out of its code")
-        code.table[(pc - code.base) // 4] = self.instructions.find(pc, code.family)
-
-
-def serve():
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else prints must not look like an answer
-    emulator = None
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    for line in sys.stdin:
-        word, *args = line.split()
-        try:
-            if word == "memory":  # descriptor, address, bytes: of the device, at the same addresses as in the caller
-                fd, address, size = map(int, args)
-                fixed_noreplace = 0x100000
-                got = libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | fixed_noreplace, fd, 0)
-                if got != address:
-                    raise RuntimeError("the device's memory cannot be mapped at its address")
-                emulator = Emulator()
-                answers.write("ok\n")
-            elif word == "load":  # name, file
-                with open(args[1], "rb") as f:
-                    emulator.load(args[0], f.read())
-                answers.write("ok\n")
-            elif word == "unload":
-                emulator.modules.pop(args[0], None)
-                answers.write("ok\n")
-            elif word == "launch":
-                module, kernel, *numbers = args
-                answers.write(f"ok {emulator.launch(module, kernel, *map(int, numbers))}\n")
-                if emulator.instructions.new > 50:
-                    emulator.instructions.save()
-            else:
-                raise RuntimeError(f"unknown request {word}")
-        except Exception as e:  # the caller reports it
-            answers.write("error " + " ".join(f"{type(e).__name__}: {e}".split()) + "\n")
-    if emulator:
-        emulator.instructions.save()
-
-
-def list_cases(program, pattern):
-    text = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={pattern}"], capture_output=True, text=True,
-                          check=True).stdout
-    suite, cases = "", []
-    for line in text.splitlines():
-        if line.startswith("  "):
-            cases.append(suite + line.split("#")[0].strip())
-        elif line.endswith("."):
-            suite = line.strip()
-        elif line.partition("#")[0].strip().endswith("."):
-            suite = line.partition("#")[0].strip()
-    return cases
-
-
-def kernels_of(build, arch):
-    """Names of all kernels of the module."""
-    names = set()
-    for path in sorted(glob.glob(os.path.join(build, "src", "vt", "gpu", "rocm", "code", f"*.{arch}.co"))):
-        with open(path, "rb") as f:
-            names.update(s.removesuffix(".kd") for s in CodeObject(f.read()).symbols if s.endswith(".kd"))
-    return names
-
-
-def run_case(program, case, timeout):
-    """Whether it passed, what it printed, and how often each kernel ran."""
-    with tempfile.NamedTemporaryFile() as report:
-        try:
-            done = subprocess.run([program, f"--gtest_filter={case}", "--gtest_brief=1"], capture_output=True, text=True,
-                                  timeout=timeout, env={**os.environ, "HIP_STAND_IN_REPORT": report.name})
-            output, ok = done.stdout + done.stderr, done.returncode == 0
-        except subprocess.TimeoutExpired:
-            output, ok = f"longer than {timeout} s", False
-        lines = [line.split() for line in open(report.name, encoding="utf-8")]
-        return ok, output, {words[1]: int(words[2]) for words in lines if words[0] == "kernel"}
-
-
-def run():
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", help="a build folder of the rocm preset, with its hip_*_test programs")
     parser.add_argument("--archs", default="gfx1200,gfx1100,gfx942")
-    parser.add_argument("--filter", default="*", help="of gtest, e.g. '*OpRocm*bfloat16_norm*'")
-    parser.add_argument("--timeout", type=int, default=3600, help="seconds a case may take")
-    parser.add_argument("--verbose", action="store_true", help="a line a case")
+    parser.add_argument("--filter", default="*", help="of gtest, e.g. '*WordsRocm*'; the op table runs where there is none")
+    parser.add_argument("--cover", action="store_true", help="of the op table only what runs every kernel once")
+    parser.add_argument("--most", type=int, default=1 << 62, help="threads of an op case, unless its kernels need it")
+    parser.add_argument("--log", help="a file: a line a process; what passed there is not run again")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--timeout", type=int, default=3600, help="seconds a process may take")
+    parser.add_argument("--verbose", action="store_true", help="a line a process")
     args = parser.parse_args()
     if not os.path.isdir(os.path.join(os.environ.get("TINYGRAD", ""), "test", "mockgpu")):
         sys.exit("TINYGRAD must name a checkout of github.com/tinygrad/tinygrad: nothing was run")
-    failed, total, missing = [], 0, []
-    for arch in args.archs.split(","):
-        passed, ran = 0, {}
-        for name in ("hip_stand_in_test", "hip_module_test", "hip_model_test"):
-            program = os.path.join(args.build, "examples", name)
-            # The stand-in is one card a process.
-            for case in list_cases(program, args.filter):
-                if arch not in case:
-                    continue
-                total += 1
-                began = time.monotonic()
-                ok, output, kernels = run_case(program, case, args.timeout)
-                passed += ok
-                for kernel, count in kernels.items():
-                    ran[kernel] = ran.get(kernel, 0) + count
-                if args.verbose:
-                    print(f"{'passed' if ok else 'FAILED'} {case}, {time.monotonic() - began:.0f} s", flush=True)
-                if not ok:
-                    failed.append(case)
-                    print(f"FAILED {case}\n{output[-2000:]}", flush=True)
-        known = kernels_of(args.build, arch)
-        idle = sorted(known - ran.keys())
-        missing += [f"{arch} {kernel}" for kernel in idle]
-        print(f"{arch}: {passed} cases passed; {len(known) - len(idle)} of {len(known)} kernels ran"
-              + "".join(f"\n  did not run: {kernel}" for kernel in idle), flush=True)
-    print(f"{total - len(failed)} of {total} cases passed" + "".join(f"\n  failed: {case}" for case in failed))
-    return 1 if failed or not total or (missing and args.filter == "*") else 0
+    for name in PROGRAMS:
+        if not os.path.exists(os.path.join(args.build, "examples", name)):
+            sys.exit(f"{args.build} has no {name}: nothing was run")
+    runner = Runner(args)
+    idle = [kernel for arch in args.archs.split(",") for kernel in runner.run_architecture(arch)]
+    print("".join(f"failed: {name}\n" for name in runner.failed) + f"{len(runner.passed)} passed, {len(runner.failed)} failed")
+    return 1 if runner.failed or not runner.passed or (idle and args.filter == "*") else 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        serve()
-    else:
-        sys.exit(run())
+    sys.exit(main())

@@ -37,8 +37,8 @@ std::string Emulator::Start() {
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   const char* python = std::getenv("PYTHON");
   if (python == nullptr) python = "python3";
-  const std::string script = VLLM_SOURCE_DIR "/tools/run_on_amd_emulator.py";
-  const char* arguments[] = {python, script.c_str(), "serve", nullptr};
+  const std::string script = VLLM_SOURCE_DIR "/tools/amd_emulator.py";
+  const char* arguments[] = {python, script.c_str(), nullptr};
   const int failed = posix_spawnp(&process_, python, &actions, nullptr,
                                   const_cast<char* const*>(arguments), environ);
   posix_spawn_file_actions_destroy(&actions);

@@ -1,4 +1,4 @@
-// The emulator of AMD's instructions as a process: tools/run_on_amd_emulator.py serve. It is there
+// The emulator of AMD's instructions as a process: tools/amd_emulator.py. It is there
 // when TINYGRAD names a folder. Not thread-safe.
 #pragma once
 

@@ -107,6 +107,10 @@ class Runtime {
       for (const auto& [call, count] : counts)
         std::fprintf(f, "%s %lld\n", call.c_str(), static_cast<long long>(count));
       std::fprintf(f, "live %lld\n", static_cast<long long>(Live()));
+      for (const auto& [kernel, bytes] : most_shared)
+        std::fprintf(f, "shared %s %lld\n", kernel.c_str(), static_cast<long long>(bytes));
+      for (const auto& [kernel, threads] : part_threads)
+        std::fprintf(f, "part %s %lld\n", kernel.c_str(), static_cast<long long>(threads));
       std::fclose(f);
     }
   }
@@ -195,6 +199,9 @@ class Runtime {
     ++counts["kernels"];
     ++counts["kernel " + name];
     most_shared[name] = std::max<int64_t>(most_shared[name], l.shape.shared_bytes);
+    if (!part.empty())
+      part_threads[part + " " + name] +=
+          int64_t{1} * l.shape.grid_x * l.shape.grid_y * l.shape.threads;
     if (!Emulator::Wanted()) return kSuccess;
     std::memcpy(memory.arguments(), l.arguments.data(), l.arguments.size());
     std::string failed = emulator.Launch(l.function->module->id, name, l.shape, memory.arguments());
@@ -216,6 +223,9 @@ class Runtime {
   Emulator emulator;
   bool lost = false;
   std::map<std::string, int64_t> counts, planned, most_shared;
+  std::string part;                             // of a test
+  std::map<std::string, int64_t> part_threads;  // by part and kernel
+  std::set<std::string> kernels;                // that were loaded
   std::set<void*> host;
   std::map<void*, std::unique_ptr<Stream>> streams;
   std::map<void*, std::unique_ptr<Event>> events;
@@ -290,6 +300,16 @@ HIP_ int64_t hip_stand_in_most_shared(const char* kernels) {
     if (name.starts_with(kernels)) most = std::max(most, bytes);
   }
   return most;
+}
+HIP_ void hip_stand_in_part(const char* name) { TheRuntime().part = name; }
+HIP_ const char* hip_stand_in_idle() {
+  static std::string names;
+  Runtime& r = TheRuntime();
+  names.clear();
+  for (const std::string& k : r.kernels) {
+    if (!r.counts.contains("kernel " + k)) names += k + "\n";
+  }
+  return names.c_str();
 }
 HIP_ int hip_stand_in_emulates() { return Emulator::Wanted(); }
 
@@ -572,6 +592,7 @@ HIP_ int hipModuleLoadData(void** module, const void* image) {
         auto m = std::make_unique<Module>();
         m->id = ++r.next_module;
         m->code = *std::move(code);
+        for (const KernelMetadata& k : m->code.kernels) r.kernels.insert(k.name);
         if (Emulator::Wanted()) {
           m->file = memfd_create("hip_module", MFD_CLOEXEC);
           if (write(m->file, image, bytes) != static_cast<ssize_t>(bytes)) return kOutOfMemory;

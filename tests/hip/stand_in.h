@@ -9,7 +9,9 @@
 //   HIP_STAND_IN_MEMORY  MiB of device memory, 512
 //   HIP_STAND_IN_FAIL    "hipMalloc:3": that call fails, the third time
 //   HIP_STAND_IN_REPORT  a file that gets, at exit, a line a call ("hipMalloc 12") and a kernel
-//                        ("kernel rows_norm_bf16 7")
+//                        ("kernel rows_norm_bf16 7"; "shared rows_norm_bf16 64": the most bytes of
+//                        dynamic shared memory that it ran with; "part add.w1 rows_map_bf16 12": of the
+//                        blocks of a kernel that ran in a part, hip_stand_in_part, the threads)
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,10 @@ void hip_stand_in_fail(const char* call, int64_t n);
 int64_t hip_stand_in_count(const char* call);
 // The most dynamic shared memory that a kernel whose name begins so ran with.
 int64_t hip_stand_in_most_shared(const char* kernels);
+// Names the part of a test that begins, without spaces, for the report.
+void hip_stand_in_part(const char* name);
+// Names of kernels that were loaded and have not run, a line each.
+const char* hip_stand_in_idle();
 // Whether kernels run.
 int hip_stand_in_emulates();
 }

@@ -20,6 +20,7 @@ GPU_KERNEL(words, WordsArgs, 256) {
   y[kWaveSum] = wave_sum(v);
   y[kWaveMax] = wave_max(v);
   y[kAny] = gpu::any(v > 2.9f);
+  y[kAnew] = static_cast<float>(anew(thread()));
   y[kExp] = gpu::exp(v);
   y[kExp2] = gpu::exp2(v);
   y[kLog] = gpu::log(a);
@@ -43,7 +44,7 @@ GPU_KERNEL(words, WordsArgs, 256) {
   const Pack<float> p = load_stream(reinterpret_cast<const Pack<float>*>(args.x) + i / 4);
   y[kStream] = i % 4 == 0 ? p.v[0] : i % 4 == 1 ? p.v[1] : i % 4 == 2 ? p.v[2] : p.v[3];
   if (lane() == 0) {
-    atomic_add(args.counters, 1);
+    y[kTicket] = static_cast<float>(atomic_add(args.counters, 1));
     atomic_max(args.counters + 1, i);
   }
 }

@@ -20,6 +20,8 @@ enum Word {
   kWaveSum,
   kWaveMax,
   kAny,
+  kAnew,
+  kTicket,  // what a counter held before, in each wave's first lane
   kExp,
   kExp2,
   kLog,

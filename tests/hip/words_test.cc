@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "tests/hip/stand_in.h"
 #include "vt/gpu/embedded_code.h"
@@ -88,6 +89,11 @@ TEST_P(Words, MeanWhatTheySay) {
   const std::vector<int> counters = Download<int>(args.counters, 2);
   EXPECT_EQ(counters[0], kCount / wave_);
   EXPECT_EQ(counters[1], kCount - wave_);
+  std::set<float> tickets;
+  for (int i = 0; i < kCount; i += wave_)
+    tickets.insert(y[static_cast<size_t>(i * kWords + kTicket)]);
+  EXPECT_EQ(tickets.size(), static_cast<size_t>(kCount / wave_));
+  EXPECT_EQ(*tickets.rbegin(), static_cast<float>(kCount / wave_ - 1));
 
   for (int i = 0; i < kCount; ++i) {
     const float v = x[static_cast<size_t>(i)];
@@ -124,6 +130,7 @@ TEST_P(Words, MeanWhatTheySay) {
     EXPECT_NEAR(got[kBlockSum], block_sum, block_sizes * 1e-6);
     exact(kWaveMax, high);
     exact(kAny, any ? 1 : 0);
+    exact(kAnew, static_cast<float>(i % kThreads));
     close(kExp, std::exp(d), 2);
     close(kExp2, std::exp2(d), 2);
     close(kLog, std::log(a), 3);

@@ -97,7 +97,7 @@ void CompileArgMax(const Context& c, ir::NodeId id) {
                            .logits = c.RowsOf(n.inputs[0]),
                            .count = c.CountOf(n.inputs[0]),
                            .out = static_cast<int32_t*>(c.Address(n.outputs[0]))};
-  c.Emit(id, "argmax", c.value(n.inputs[0]).dtype,
+  c.Emit(id, "argmax", ir::DType::kF32,
          {.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0])),
           .threads = ThreadsFor(args.logits.width, 1024),
           .shared_bytes = kChoiceScratch,

@@ -37,6 +37,8 @@
 //                                          before what it writes after
 //   load_stream(const Pack*)               a 16-byte load of what nobody will read again (weights)
 //   load_stream_if(const Pack*, valid)     the same, or zeros and no load
+//   anew(v)                                v; what is computed of it is computed where it stands,
+//                                          not before a loop, where registers for it are scarce
 //   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least)
 //   of
 //                                          a global address near

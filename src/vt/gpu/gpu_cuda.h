@@ -24,6 +24,7 @@ GPU_FN char* shared() {
 }
 GPU_FN void sync() { __syncthreads(); }
 GPU_FN void sync_wave() { __syncwarp(); }
+GPU_FN int anew(int v) { return v; }
 
 template <class T>
 GPU_FN T shuffle(T v, int lane) {

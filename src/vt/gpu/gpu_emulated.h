@@ -125,6 +125,7 @@ template <class T>
 Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
   return valid ? load_stream(p) : Pack<T>{};
 }
+inline int anew(int v) { return v; }
 inline void prefetch(const void*) {}
 inline constexpr bool kCopiesRunAhead = true;
 inline void copy_async(void* to, const void* from, int valid) {

@@ -52,6 +52,11 @@ GPU_FN void sync_wave() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 
+GPU_FN int anew(int v) {
+  asm volatile("" : "+v"(v));
+  return v;
+}
+
 template <class T>
 GPU_FN T shuffle(T v, int lane) {
   static_assert(sizeof(T) == 4);

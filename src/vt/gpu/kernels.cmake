@@ -23,6 +23,7 @@ set(gpu_kernel_files
   latent_bf16.cu
   latent_f16.cu
   latent_f32.cu
+  latent_wide_f32.cu
   linear_bias.cu
   linear_stream_bf16.cu
   linear_stream_f16.cu

@@ -2,10 +2,7 @@
 #include "vt/gpu/tiles/attention_latent.h"
 #include "vt/gpu/tiles/latent_rows.h"
 
-// For checking: of caches of any type.
-GPU_KERNEL_BLOCKS(attention_latent_convert_d576_f32, vt::gpu::AttentionArgs, 4 * gpu::kWave, 2) {
-  vt::gpu::AttentionLatent<float, 576, 512, false>(args);
-}
+// For checking: of caches of any type. Of wide vectors: latent_wide_f32.cu.
 GPU_KERNEL_BLOCKS(attention_latent_convert_d128_f32, vt::gpu::AttentionArgs, 4 * gpu::kWave, 2) {
   vt::gpu::AttentionLatent<float, 128, 64, false>(args);
 }

@@ -74,9 +74,10 @@ struct DecodeTile {
   // A tile into shared memory; `rows_of_lanes`: what RowOf said in each lane.
   GPU_FN void Load(int rows_of_lanes, T* to, int pitch) const {
     const int row_bytes = a.kv.head_dim * (kSame ? kBytes : KvBytes(a.kv.dtype));
+    const int lane = ::gpu::anew(::gpu::lane());  // of RDNA 3's registers hardly any is free here
 #pragma unroll(kSame ? 4 : 2)
     for (int i = 0; i < kCopies; ++i) {
-      const int index = i * ::gpu::kWave + ::gpu::lane();
+      const int index = i * ::gpu::kWave + lane;
       const int row = index / kPacks, column = index % kPacks * kPack;
       const char* from = a.kv.data + RowOffset(::gpu::shuffle(rows_of_lanes, row), row_bytes);
       CopyKvPack<T, kSame>(a.kv, from, column, to + row * pitch + column);
@@ -243,13 +244,15 @@ struct DecodeTile {
     ::gpu::copy_wait<0>();
     ::gpu::sync_wave();
     weight = M::lanes_sum(weight);
+    // Addresses of them, which depend on the wave alone, would be in registers all the time.
+    const int wave = ::gpu::anew(::gpu::wave());
     M::rows_for_each(high, [&](int row, float& v, bool leader) {
-      if (leader) Maxima(::gpu::wave())[row] = v;
+      if (leader) Maxima(wave)[row] = v;
     });
     M::rows_for_each(weight, [&](int row, float& v, bool leader) {
-      if (leader) Weights(::gpu::wave())[row] = v;
+      if (leader) Weights(wave)[row] = v;
     });
-    float* mine = Sums(::gpu::wave());
+    float* mine = Sums(wave);
 #pragma unroll(kUnroll)
     for (int n = 0; n < kSums; ++n) {
       M::for_each(sums[n], [&](int row, int column, float& v) {

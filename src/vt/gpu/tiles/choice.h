@@ -19,18 +19,16 @@ GPU_FN void FeedTokens(const TokenFeedArgs& a) {
   a.out[t] = id;
 }
 
-// A block a row.
-template <class T>
+// A block a row. Logits are f32, whatever the type of values (lower.cc).
 GPU_FN void ArgMaxRow(const ArgMaxArgs& a) {
   ::gpu::launch_dependents();
   ::gpu::wait_predecessor();
   const int row = ::gpu::block();
   if (row >= CountOf(a.header, a.count)) return;
-  const T* x = RowOf<T>(a.logits, row);
+  const float* x = RowOf<float>(a.logits, row);
   Best best = NoBest();
   for (int id = ::gpu::thread(); id < a.logits.width; id += ::gpu::threads()) {
-    const float v = ::gpu::to_float(x[id]);
-    if (v > best.value) best = {v, id};
+    if (x[id] > best.value) best = {x[id], id};
   }
   best = BlockBest(best);
   if (::gpu::thread() == 0) a.out[row] = best.value > MinusInfinity() ? best.id : 0;

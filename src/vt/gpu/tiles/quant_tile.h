@@ -194,8 +194,11 @@ class QuantTile {
     }
   }
 
+  // Where an operand is large, those of several k at once would be too many registers.
+  static constexpr int kUnrollK =
+      sizeof(T) == 2 && sizeof(typename Mma::A) > 32 ? 1 : kQuantStep / Mma::kK;
   GPU_FN void MultiplyStep(int step) {
-#pragma unroll
+#pragma unroll(kUnrollK)
     for (int k = 0; k < kQuantStep; k += Mma::kK) {
       const T* x = StageOfX(step) + FirstRow() * kPitch + k;
       const T* w = StageOfW(step) + FirstColumn() * kPitch + k;
