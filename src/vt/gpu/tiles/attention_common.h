@@ -155,6 +155,22 @@ GPU_FN void StoreKv(char* row, int i, int32_t type, float v) {
   }
 }
 
+// An item or a join of the work list. What is asked for in this way stays where it is: the compiler
+// would put it behind the branches that may do without.
+template <class T>
+GPU_FN T LoadListed(const T* p) {
+  constexpr int kPacks = sizeof(T) / 16;
+  static_assert(kPacks * 16 == sizeof(T) && alignof(T) == 16);
+  union {
+    Pack<int32_t> packs[kPacks];
+    T value;
+  };
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i)
+    packs[i] = ::gpu::load_stream(reinterpret_cast<const Pack<int32_t>*>(p) + i);
+  return value;
+}
+
 // The cache of a layer as rows of head_dim values: which one is a head's key at an offset in a
 // block. Its value stands kv_heads * block_size rows later. (CompileAttention sees to it that an
 // int counts all rows.)

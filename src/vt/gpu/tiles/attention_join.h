@@ -85,8 +85,9 @@ GPU_FN void AttentionJoin(const AttentionArgs& a) {
   ::gpu::wait_predecessor();
   const int of_token = a.group * a.join_blocks;
   const int step = ::gpu::blocks() / of_token;
-  const int first = ::gpu::block() / of_token, count = *a.list.join_count;
-  DecodeJoin join = a.list.joins[first];  // with the count: not behind it
+  const int first = ::gpu::block() / of_token;
+  DecodeJoin join = LoadListed(a.list.joins + first);  // with the count: not behind it
+  const int count = *a.list.join_count;
   if (first >= count) return;
   const AttentionJoinTile<T> tile(a, ::gpu::block() % of_token);
   for (int j = first;;) {

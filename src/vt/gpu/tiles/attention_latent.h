@@ -261,7 +261,7 @@ GPU_FN void AttentionLatent(const AttentionArgs& a) {
   ::gpu::launch_dependents();
   const int lane = ::gpu::block() / a.row_tiles;
   // With where it begins, not behind it.
-  DecodeItem item = a.list.lane_first[lane];
+  DecodeItem item = LoadListed(a.list.lane_first + lane);
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
   if (begin == end) {
     if (::gpu::block() == 0) ::gpu::wait_predecessor();

@@ -29,10 +29,9 @@ struct TokenParts {
                       head * a.row_tiles + first_row / a.tile_rows,
                   it.parts, shared);
   }
-  // high, inverse: [tile_rows] of shared memory each.
-  template <class T>
+  // high, inverse: [tile_rows] of shared memory each. kValues: that a thread takes at once.
+  template <int kValues = 4, class T>
   GPU_FN void Merge(const DecodeItem& it, T* out, float* high, float* inverse) const {
-    constexpr int kValues = 4;  // that a thread takes at once
     for (int row = ::gpu::wave(); row < rows; row += ::gpu::waves()) {
       float m = -INFINITY, sum = 0;
       for (int p = ::gpu::lane(); p < it.parts; p += ::gpu::kWave) {
@@ -56,7 +55,7 @@ struct TokenParts {
     const int count = rows * dim, step = ::gpu::threads();
     for (int first = ::gpu::thread(); first < count; first += kValues * step) {
       float sums[kValues] = {};
-#pragma unroll 8
+#pragma unroll(kValues > 1 ? 8 : 4)
       for (int p = 0; p < it.parts; ++p) {
         const int64_t at = Row(it, p);
 #pragma unroll

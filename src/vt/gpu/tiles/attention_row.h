@@ -404,7 +404,7 @@ GPU_FN void AttentionRow(const AttentionRowArgs& args) {
   const int columns = a.kv.kv_heads * a.row_tiles;
   const int lane = ::gpu::block() / columns, column = ::gpu::block() % columns;
   // With where it begins, not behind it.
-  DecodeItem item = a.list.lane_first[lane];
+  DecodeItem item = LoadListed(a.list.lane_first + lane);
   const int begin = a.list.lane_begin[lane], end = a.list.lane_begin[lane + 1];
   const int stride = a.header->table_stride;
   if (begin == end) {

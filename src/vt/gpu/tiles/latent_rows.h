@@ -43,13 +43,14 @@ GPU_FN void LatentWrite(const LatentWriteArgs& a) {
     const int i = ::gpu::thread() + j * step;
     x[j] = i < a.rank ? ::gpu::to_float(from[i]) : 0;
   }
-  if (token >= tokens || slot < 0) return;
-  char* row = a.kv.data + RowOffset(slot, dim * KvBytes(a.kv.dtype));
+  // No branch around what follows: loads would stand behind it.
+  const bool keeps = token < tokens && slot >= 0;
+  char* row = a.kv.data + RowOffset(keeps ? slot : 0, dim * KvBytes(a.kv.dtype));
   if (rest > 0) {
-    const float* turns = a.table + static_cast<int64_t>(position) * rest;
+    const float* turns = a.table + static_cast<int64_t>(keeps ? position : 0) * rest;
     for (int i = ::gpu::thread(); i < rest; i += step) {
       const float v = Rotated(from + a.rank, turns, rest, a.interleaved != 0, i);
-      StoreKv(row, a.rank + i, a.kv.dtype, v);
+      if (keeps) StoreKv(row, a.rank + i, a.kv.dtype, v);
     }
   }
   float scale = 1;
@@ -65,7 +66,7 @@ GPU_FN void LatentWrite(const LatentWriteArgs& a) {
     scale = ::gpu::rsqrt(squares / static_cast<float>(a.rank) + a.norm.eps);
   }
   const auto store = [&](int i, float v, float weight) {
-    StoreKv(row, i, a.kv.dtype, norms ? v * scale * (weight + a.norm.offset) : v);
+    if (keeps) StoreKv(row, i, a.kv.dtype, norms ? v * scale * (weight + a.norm.offset) : v);
   };
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
@@ -139,7 +140,8 @@ struct HeadLinearTile {
     for (int i = ::gpu::thread(); i < kTokens * rest; i += ::gpu::threads()) {
       const int token = first_token + i / rest, column = i % rest;
       if (token >= a.most_tokens) break;
-      const int position = a.positions[token];  // beside the header's tokens, not behind them
+      const int position =
+          ::gpu::load_volatile(a.positions + token);  // beside the header's tokens, not behind them
       if (token >= a.header->tokens) break;
       const float* turns = a.table + static_cast<int64_t>(position) * rest;
       Y(token)
