@@ -7,6 +7,7 @@ run each kernel: a line a request on standard input, a line an answer. tools/run
 Facts about registers and descriptors are from LLVM's "User Guide for AMDGPU Backend" (kernel descriptor, initial kernel
 execution state)."""
 import ctypes
+import fcntl
 import functools
 import hashlib
 import mmap
@@ -28,7 +29,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC = range(10)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS = range(12)  # of amd_emulator_loop.c
 ATOMICS = {"ADD": 0, "ADD_U32": 0, "MAX_I32": 1, "SMAX": 1, "MAX_U32": 2, "UMAX": 2}
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -78,11 +79,13 @@ def load_pickle(path):
 
 
 def add_to_pickle(path, entries):
-    """Others may have added theirs."""
-    part = f"{path}.{os.getpid()}"
-    with open(part, "wb") as f:
-        pickle.dump({**load_pickle(path), **entries}, f)
-    os.replace(part, path)
+    """Others may have added theirs, or do at the same time."""
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        part = f"{path}.{os.getpid()}"
+        with open(part, "wb") as f:
+            pickle.dump({**load_pickle(path), **entries}, f)
+        os.replace(part, path)
 
 
 class Instructions:
@@ -125,8 +128,6 @@ class Instructions:
     def place(self, key):
         """Where a function and its buffers are, in this process."""
         if key not in self.ready:
-            if key not in self.made:  # another process made it
-                self.made.update(load_pickle(self.file))
             code, buffers = self.made[key]
             if not code.startswith(self.CODE):
                 program = self.device.runtime(pickle.loads(code))
@@ -153,8 +154,10 @@ class Instructions:
     def find_in(self, code, address):
         """The Instruction at an address, of which a file says what was found out before."""
         offset = address - code.base
-        if offset in code.known:
-            fields, raw, key = code.known[offset]
+        fields, raw, key = code.known.get(offset, (None, None, None))
+        if key is not None and key not in self.made:  # another process made it
+            self.made.update(load_pickle(self.file))
+        if fields is not None and (key is None or key in self.made):
             i = Instruction(**dict(zip(self.KEPT, fields)))
             ctypes.memmove(address, raw, len(raw))
         else:
@@ -226,6 +229,23 @@ class Instructions:
                 inst = emu.decode_inst(raw, family)
         if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
             i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
+        if name.endswith("_SDWA") and raw[6] >> 4 & 3:
+            if not op.name.startswith("V_CVT_F32_F16") or raw[6] >> 4 & 3 != 1:
+                raise RuntimeError(f"{inst!r}: a sign that the emulator may not see")
+            i.to, i.kind = first >> 17 & 0xFF, NEGATE
+            ctypes.c_uint8.from_address(address + 6).value = raw[6] & ~0x10
+            raw = raw[:6] + bytes([raw[6] & ~0x10]) + raw[7:]
+            inst = emu.decode_inst(raw, family)
+        if name == "DS" and family == "cdna" and first >> 25 & 1 and ("STORE" in op.name or "WRITE" in op.name):
+            if "2" in op.name.partition("_B")[0]:
+                raise RuntimeError(f"{inst!r}: two accumulators to shared memory")
+            i.count = max(1, int(op.name.rpartition("_B")[2]) // 32)
+            i.source, i.to, i.kind = raw[5], 248 if raw[4] < 248 else 240, ACCUMULATORS
+            first &= ~(1 << 25)
+            ctypes.c_uint32.from_address(address).value = first
+            ctypes.c_uint8.from_address(address + 5).value = i.to
+            raw = struct.pack("<I", first) + raw[4:5] + bytes([i.to]) + raw[6:]
+            inst = emu.decode_inst(raw, family)
         if name.endswith("_DPP16"):
             used = {first >> 17 & 0xFF, first >> 9 & 0xFF}  # its result and its other operand
             spare = next(r for r in (255, 254, 253) if r not in used)

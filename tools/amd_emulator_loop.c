@@ -12,8 +12,10 @@
    WMMA whose C is the constant 0, which it does wrong too: made to read its own result, `count` registers from `to`, that
    are 0 before it. kLowHalf, kHighHalf: a load from shared memory into half of `to`, of which the emulator puts the value
    into the low half and clears the other. kAtomic: one on global memory that returns the old value, which the emulator
-   keeps to itself but for RDNA 3: done here. */
-enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic };
+   keeps to itself but for RDNA 3: done here. kNegate: a conversion of -x, of which it does not see the sign. kAccumulators: a
+   store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. */
+enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic,
+       kNegate, kAccumulators };
 enum { kAdd, kMaxSigned, kMaxUnsigned }; /* `count` of kAtomic */
 enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
@@ -34,6 +36,12 @@ static void merge_halves(const struct instruction* i, const uint32_t* scalar, ui
     if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
     loaded[lane] = i->kind == kLowHalf ? (old[lane] & 0xFFFF0000u) | (loaded[lane] & 0xFFFFu)
                                        : (old[lane] & 0xFFFFu) | loaded[lane] << 16;
+  }
+}
+
+static void negate(const struct instruction* i, const uint32_t* scalar, uint32_t* values) {
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (scalar[126 + lane / 32] >> lane % 32 & 1) values[lane] ^= 0x80000000u;
   }
 }
 
@@ -117,16 +125,22 @@ static int run_waves(struct block* b) {
           scalar[kPc + 1] = (uint32_t)(next >> 32);
           continue;
         }
-        uint32_t old[64], kept[64];
+        uint32_t old[64], kept[4 * 64];
         const int half = i->kind == kLowHalf || i->kind == kHighHalf;
         if (i->kind == kCopyFirst) {
           memcpy(kept, vector + i->to * i->lanes, i->lanes * 4);
           memcpy(vector + i->to * i->lanes, vector + i->from * i->lanes, i->lanes * 4);
         }
+        if (i->kind == kAccumulators) {
+          memcpy(kept, vector + i->to * i->lanes, i->count * i->lanes * 4);
+          memcpy(vector + i->to * i->lanes, (uint32_t*)w->buffers[5] + i->from * i->lanes, i->count * i->lanes * 4);
+        }
         if (half) memcpy(old, vector + i->to * i->lanes, i->lanes * 4);
         i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
                w->buffers[i->order[4]], w->buffers[i->order[5]]);
         if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, kept, i->lanes * 4);
+        if (i->kind == kAccumulators) memcpy(vector + i->to * i->lanes, kept, i->count * i->lanes * 4);
+        if (i->kind == kNegate) negate(i, scalar, vector + i->to * i->lanes);
         if (half) merge_halves(i, scalar, vector + i->to * i->lanes, old);
         if (i->kind == kBarrier) {
           ended = 0;

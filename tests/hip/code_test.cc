@@ -19,12 +19,6 @@ bool Fits(std::string_view name, std::string_view pattern) {
   if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
   return name == pattern;
 }
-const AmdBudget* BudgetOf(std::string_view name) {
-  for (const AmdBudget& b : kAmdBudgets) {
-    if (Fits(name, b.kernel)) return &b;
-  }
-  return nullptr;
-}
 
 // Registers of a SIMD a lane, and how finely they are dealt (AMD's instruction set manuals; LLVM's
 // AMDGPU usage guide). gfx1102, 1103, 1150: the smaller file.

@@ -294,12 +294,12 @@ HIP_ int64_t hip_stand_in_count(const char* call) {
   Runtime& r = TheRuntime();
   return std::string(call) == "live" ? r.Live() : r.counts[call];
 }
-HIP_ int64_t hip_stand_in_most_shared(const char* kernels) {
-  int64_t most = 0;
-  for (const auto& [name, bytes] : TheRuntime().most_shared) {
-    if (name.starts_with(kernels)) most = std::max(most, bytes);
-  }
-  return most;
+HIP_ const char* hip_stand_in_shared() {
+  static std::string lines;
+  lines.clear();
+  for (const auto& [name, bytes] : TheRuntime().most_shared)
+    lines += fmt::format("{} {}\n", name, bytes);
+  return lines.c_str();
 }
 HIP_ void hip_stand_in_part(const char* name) { TheRuntime().part = name; }
 HIP_ const char* hip_stand_in_idle() {

@@ -12,6 +12,8 @@
 // SIMD = blocks x (threads / wave) / 4; of shared memory 128 KB (RDNA) or 64 KB (CDNA) / blocks.
 #pragma once
 
+#include <string_view>
+
 namespace vt::gpu {
 
 struct AmdBudget {
@@ -48,6 +50,15 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"experts_*", 2, 1},     // 256 bytes a lane under way; rows of x take up to 60 KB
     {"expert_sort*", 1, 1},  // one block a node
 };
+inline const AmdBudget* BudgetOf(std::string_view kernel) {
+  for (const AmdBudget& b : kAmdBudgets) {
+    const std::string_view pattern = b.kernel;
+    if (pattern.ends_with('*') ? kernel.starts_with(pattern.substr(0, pattern.size() - 1))
+                               : kernel == pattern)
+      return &b;
+  }
+  return nullptr;
+}
 inline constexpr int kRdnaSharedBytes = 128 << 10, kCdnaSharedBytes = 64 << 10;  // of a unit
 
 }  // namespace vt::gpu
