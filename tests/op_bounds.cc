@@ -25,6 +25,8 @@ double RoundingOf(DType t) {
   return t == DType::kF16 ? 1e-3 : 0;
 }
 
+double UnpackingOf(DType weight, DType x) { return IsQuantised(weight) ? 2 * RoundingOf(x) : 0; }
+
 bool WritesCacheFused(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
     return IsFused(n.op) && WritesState(n.op) && n.op != Op::kGatedDeltaNet;

@@ -13,6 +13,10 @@ bool CountsAsX(const vt::ir::Graph& g, const vt::ir::Node& node, vt::ir::ValueId
 // to the row's largest.
 double RoundingOf(vt::ir::DType t);
 
+// What a product may be off by whose weights are unpacked from codes in x's own arithmetic, a few
+// roundings each; 0 where they are not.
+double UnpackingOf(vt::ir::DType weight, vt::ir::DType x);
+
 // Whether keys and values reach the cache from inside a fused op: their rounding there may fall the
 // other way than the reference's.
 bool WritesCacheFused(const vt::ir::Graph& g);

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "tests/op_bounds.h"
 #include "tests/op_cases.h"
+#include "tests/op_memory.h"
 #include "tests/op_slots.h"
 #include "tests/op_weights.h"
 #include "vt/device/step_layout.h"
@@ -23,26 +24,6 @@ namespace tests {
 namespace {
 
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
-
-// Frees what it allocated.
-class Memory {
- public:
-  explicit Memory(vt::Backend& backend) : backend_(backend) {}
-  ~Memory() {
-    for (void* p : owned_) backend_.Free(p);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  base::Result<void*> Get(int64_t bytes) {
-    auto p = backend_.Allocate(std::max<int64_t>(bytes, 1));
-    if (p) owned_.push_back(*p);
-    return p;
-  }
-
- private:
-  vt::Backend& backend_;
-  std::vector<void*> owned_;
-};
 
 // The inputs of one step, and how many of its rows are real.
 struct StepInputs {
@@ -619,11 +600,8 @@ base::Status CaseRun::CheckNodes(vt::Executable& exe, const StepInputs& in) {
       if (CountsAsX(g, node, node.inputs[i])) {
         const DType type = g.value(node.inputs[0]).dtype;
         held[i].f = RoundedTo(type, std::move(held[i].f));
-        // Codes may be unpacked in the type's own arithmetic: a few roundings a weight.
-        if (IsQuantised(v.dtype) && RoundingOf(type) > 0) {
-          bound = std::max(bound, RoundingOf(type));
-          floor = 0.5;
-        }
+        if (UnpackingOf(v.dtype, type) > 0) floor = 0.5;
+        bound = std::max(bound, UnpackingOf(v.dtype, type));
       }
       if (v.kind == ValueKind::kInput) held[i] = in.tensors.at(v.name);
       held[i].shape.clear();

@@ -12,7 +12,9 @@ using Labels = std::vector<std::string>;
 using Scale = ClassHead::Scale;
 
 base::Result<ClassHead> Of(const std::string& config, int64_t classes) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "class_head";
+  // Each test has its own: they run side by side.
+  const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("class_head_" + test);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << config;
   return LoadClassHead(folder, classes);

@@ -28,7 +28,8 @@ enum class ScaleKind : uint8_t {
   kSuper16Min,  // f16 d[nr], f16 dmin[nr], u8 (scale | min << 4)[16][nr]; w = d scale q - dmin min
 };
 
-// What codes of four bits name, if not themselves.
+// What codes of four bits name, if not themselves; 4-bit floats are twice their values and 12 more,
+// which makes them small unsigned numbers.
 enum class CodeTable : uint8_t { kNone, kIQ4, kFP4 };
 
 struct FormatSpec {
@@ -69,7 +70,7 @@ constexpr FormatSpec SpecOf(ir::DType t) {
     case kIQ4_XS:
       return {4, 0, true, CodeTable::kIQ4, ScaleKind::kSuper32, 0, 8};
     case kMXFP4:
-      return {4, 0, true, CodeTable::kFP4, ScaleKind::kPower, 0, 1};
+      return {4, 0, false, CodeTable::kFP4, ScaleKind::kPower, 12, 1};
     default:
       return {};
   }

@@ -39,6 +39,7 @@ constexpr int ZeroOf(const FormatSpec& s) { return s.is_signed ? kSignedOffset :
 // How many products of codes fit a 16-bit lane, in k-groups: 2 * code * 127 * depth < 32768.
 constexpr int DepthOf(const FormatSpec& s) {
   if (s.is_signed) return 0;
+  if (s.table == CodeTable::kFP4) return 4;  // up to 24
   switch (s.low_bits + s.high_bits) {
     case 6:
       return 2;
@@ -80,7 +81,13 @@ inline void LoadCodes(const uint8_t* p, vi w[8]) {
     }
   }
   if constexpr (S.table != CodeTable::kNone) {
-    constexpr const auto& kTable = S.table == CodeTable::kIQ4 ? ir::kIQ4Values : ir::kFP4Values;
+    constexpr auto kTable = [] {
+      std::array<int8_t, 16> t = S.table == CodeTable::kIQ4 ? ir::kIQ4Values : ir::kFP4Values;
+      if (S.table == CodeTable::kFP4) {
+        for (int8_t& v : t) v = static_cast<int8_t>(v + S.zero);
+      }
+      return t;
+    }();
     for (int j = 0; j < 8; ++j) w[j] = Lookup16(kTable.data(), w[j]);
   }
   if constexpr (S.is_signed && kSignedOffset != 0) {
