@@ -33,7 +33,10 @@ set(VLLM_TEST_SHARDS "" CACHE STRING
 # A gtest program of `SOURCES`, linked with `DEPS`; tests find committed files through VLLM_SOURCE_DIR. `PREFIX` begins
 # the names of its cases in ctest, where two programs have the same ones.
 function(vllm_test name)
-  cmake_parse_arguments(ARG "" "PREFIX" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "PREFIX;SHARDS" "SOURCES;DEPS" ${ARGN})
+  if(VLLM_TEST_SHARDS)
+    set(ARG_SHARDS ${VLLM_TEST_SHARDS})
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
   target_compile_definitions(${name} PRIVATE VLLM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" VLLM_BINARY_DIR="${CMAKE_BINARY_DIR}")
@@ -42,12 +45,12 @@ function(vllm_test name)
   if(VLLM_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM test_headers)
   endif()
-  if(VLLM_TEST_SHARDS)
-    foreach(shard RANGE 1 ${VLLM_TEST_SHARDS})
+  if(ARG_SHARDS)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
       math(EXPR index "${shard} - 1")
       add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1)
       set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT 900
-        ENVIRONMENT "GTEST_TOTAL_SHARDS=${VLLM_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
   else()
     gtest_discover_tests(${name} TEST_PREFIX "${ARG_PREFIX}" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120

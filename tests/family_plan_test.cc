@@ -129,8 +129,10 @@ TEST_P(FamilyPlanTest, FusesItsSpecialLayersAndQuantisesNoValueTwice) {
   for (const Op alone : never)
     EXPECT_EQ(count[alone], 0) << vt::ir::Name(alone) << " is not fused:\n" << Dump(plan);
   if (count[Op::kExpertBias] == 0) {
-    // What goes up stays one, and what comes down is alone where nothing is summed.
-    EXPECT_EQ(count[Op::kGroupedLinear], (apart ? sparse : 0) + (sums ? 0 : sparse)) << Dump(plan);
+    // What goes up is two again where it stands apart, and what comes down is alone where nothing
+    // is summed.
+    EXPECT_EQ(count[Op::kGroupedLinear], (apart ? 2 * sparse : 0) + (sums ? 0 : sparse))
+        << Dump(plan);
   }
 
   // A value's quantised form has one producer: a node that quantises, alone or at the end of
@@ -271,8 +273,8 @@ TEST(FamilyPlans, OneTokenOfAPublishedHybridTakesFewLaunches) {
       300);
 }
 
-// Plain weights: a layer is its attention, the norm with the router, three matrices of experts and
-// of the shared one, and what is summed.
+// Plain weights: a layer is its attention and the sum of its parts, the norm with the router, three
+// matrices of experts and of the shared one, and what is summed.
 TEST(FamilyPlans, OneTokenOfPlainExpertsTakesFewLaunches) {
   const vt::gpu::KnownCard& card = vt::gpu::KnownCards()[0];
   const vt::gpu::GpuTarget target({.properties = card.properties, .cuda = card.cuda}, card.rates);
@@ -294,11 +296,11 @@ TEST(FamilyPlans, OneTokenOfPlainExpertsTakesFewLaunches) {
     EXPECT_EQ(count[Op::kGroupedLinear] + count[Op::kExpertSum] + count[Op::kRouter], 0);
     const int64_t launches = target.Launches(plan);
     std::cout << "deepseek_v2_lite, " << tokens << " tokens: " << launches << " launches\n";
-    EXPECT_LE(launches, 303);
+    EXPECT_LE(launches, 330);
   }
   // More rows go through tiles.
   std::map<Op, int64_t> count = Count(Lower(graph, target, {9, 9, 9}).graph);
-  EXPECT_EQ(count[Op::kGroupedLinear], 52);
+  EXPECT_EQ(count[Op::kGroupedLinear], 78);
   EXPECT_EQ(count[Op::kExpertSum], 26);
 }
 

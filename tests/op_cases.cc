@@ -152,6 +152,11 @@ void AddWeights(std::vector<OpCase>& cases) {
       const ValueId y = c.Linear(c.X(k), "l", 10, k, t);
       cases.push_back(c.Finish({y}, rows));
     }
+    if (t == DType::kBF16) {  // of no whole lines, and enough to give two tiles to each wave
+      CaseBuilder c("linear.bf16.n14600.k40");
+      const ValueId y = c.Linear(c.X(40), "l", 14600, 40, t);
+      cases.push_back(c.Finish({y}, {{{1}}, {{2}}}));
+    }
     CaseBuilder e(fmt::format("embed.{}", f));
     cases.push_back(e.Finish({e.b.Scale(e.X(256, "table.weight", t), 2)}, rows));
 

@@ -190,6 +190,7 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
   add(ExpertBlock("expert_block.f16", 6, 5, 96, 136, 32, half, half,
                   {.sigmoid = true, .scale = 2.5f, .bias = true}, steps));
   add(ExpertBlock("expert_block.mixed", 12, 4, 64, 64, 32, brain, q8, {}, steps));
+  add(ExpertBlock("expert_block.long_bf16", 3, 2, 64, 2176, 0, brain, brain, {}, {{{1}}, {{2}}}));
   add(ExpertBlock("expert_block.wide_bf16", 5, 2, 2176, 40, 0, brain, brain, {}, {{{1}}, {{2}}}));
   for (const auto& [a, b] :
        std::vector<std::pair<DType, DType>>{{DType::kQ3_K, DType::kQ5_K}, {DType::kQ5_K, q6}}) {

@@ -48,16 +48,18 @@ TEST_P(Code, FitsTheCard) {
     SCOPED_TRACE(fmt::format("{} on {}: {} vector and {} scalar registers, {} threads", k.name,
                              object->arch, k.vgprs, k.sgprs, k.most_threads));
     EXPECT_EQ(k.wave, object->arch.starts_with("gfx9") ? 64 : 32);
-    EXPECT_EQ(k.vgpr_spills, 0);
     // Scalars that are too many stay in lanes of vector registers, which are counted, not in
     // memory: uniform values that are there from a kernel's beginning to its end.
     EXPECT_LE(k.sgpr_spills, 3 * k.wave);
-    // Attention of f32, which is for checking, indexes its sums: code of a plain product is long,
-    // and there is one copy of it.
+    // Attention of f32, which is for checking, indexes its sums, in memory: code of a plain product
+    // is long, and there is one copy of it.
     const bool attention = Fits(k.name, "attention_decode*") || Fits(k.name, "attention_latent*") ||
                            Fits(k.name, "attention_wide*");
     const bool indexes = attention && k.name.ends_with("_f32");
-    if (!indexes) EXPECT_EQ(k.private_bytes, 0) << "scratch memory: an array that is indexed";
+    if (!indexes) {
+      EXPECT_EQ(k.vgpr_spills, 0);
+      EXPECT_EQ(k.private_bytes, 0) << "scratch memory: an array that is indexed";
+    }
     EXPECT_LE(k.shared_bytes, 64 << 10);
     const int64_t block_waves = (k.most_threads + k.wave - 1) / k.wave;
     const int64_t here = 4 * WavesASimd(object->arch, k.vgprs) / block_waves;

@@ -38,6 +38,7 @@ set(gpu_kernel_files
   experts_plain.cu
   quant_expand.cu
   quant_experts.cu
+  quant_experts_down.cu
   quant_from.cu
   norm_router.cu
   quant_expert_tile_bf16.cu

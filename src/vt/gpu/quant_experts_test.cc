@@ -117,6 +117,7 @@ TEST(QuantExperts, SumsOfShortRowsTakeAWaveAnExpert) {
   constexpr int kRows = 43;
   DeviceFacts device;
   device.properties.wave = emulated::WaveSize();
+  device.cuda = true;
   for (const int64_t k : {256, 512, 768}) {
     HeldExperts w(DType::kQ4_K, kExperts, kRows, k), shared_w(DType::kQ6_K, 1, kRows, k);
     Activation x(kTokens * kChosen, k, 31), shared_x(kTokens, k, 32);

@@ -97,7 +97,8 @@ QuantGemvPlan PlanQuantExperts(int64_t rows, int64_t units, int64_t blocks, int6
 QuantDownPlan PlanQuantDown(int64_t blocks, int64_t experts, const DeviceFacts& device) {
   QuantDownPlan plan;
   const int64_t wave = device.properties.wave;
-  if (blocks > wave || experts > kQuantDownWaves) return plan;
+  // So much is under way in a lane that AMD's compiler keeps it in memory.
+  if (!device.cuda || blocks > wave || experts > kQuantDownWaves) return plan;
   int64_t lanes = wave;
   while (lanes > kQuantDownRows && lanes / 2 >= blocks) lanes /= 2;
   plan.lanes = static_cast<int>(lanes);

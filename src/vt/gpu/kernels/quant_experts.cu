@@ -1,5 +1,4 @@
 #include "vt/gpu/quant_sets.h"
-#include "vt/gpu/tiles/quant_experts_down.h"
 #include "vt/gpu/tiles/quant_gemv.h"
 
 namespace vt::gpu {
@@ -14,9 +13,6 @@ GPU_KERNEL_BLOCKS(quant_experts, QuantExpertArgs, kQuantGemvThreads, 2) {
   GPU_KERNEL_BLOCKS(quant_experts_sum##suffix, QuantExpertArgs, kQuantGemvThreads, 3) {       \
     QuantGemv<QuantSet<__VA_ARGS__>, 1, false, true>(args.linear).RunExperts<true>(args);     \
   }                                                                                           \
-  GPU_KERNEL(quant_experts_down##suffix, QuantExpertArgs, kQuantDownWaves* ::gpu::kWave) {    \
-    ExpertsDown<QuantSet<__VA_ARGS__>>(args);                                                 \
-  }                                                                                           \
   GPU_KERNEL_BLOCKS(quant_experts_up##suffix, QuantExpertUpArgs, kQuantExpertsUpThreads, 2) { \
     QuantGemv<QuantSet<__VA_ARGS__>, 1, true>(args.experts.linear).RunExpertsUp(args);        \
   }
@@ -24,9 +20,6 @@ VT_QUANT_SETS(KERNEL)
 #undef KERNEL
 GPU_KERNEL_BLOCKS(quant_experts_sum, QuantExpertArgs, kQuantGemvThreads, 2) {
   QuantGemv<QuantSet<VT_QUANT_ALL>, 1, false, true>(args.linear).RunExperts<true>(args);
-}
-GPU_KERNEL(quant_experts_down, QuantExpertArgs, kQuantDownWaves* ::gpu::kWave) {
-  ExpertsDown<QuantSet<VT_QUANT_ALL>>(args);
 }
 GPU_KERNEL(quant_experts_up, QuantExpertUpArgs, kQuantExpertsUpThreads) {
   QuantGemv<QuantSet<VT_QUANT_ALL>, 1, true>(args.experts.linear).RunExpertsUp(args);
