@@ -99,7 +99,8 @@ class QuantisedEmulated : public ::testing::TestWithParam<std::string> {};
 // middle one of a prompt's positions is what is asked for.
 TEST_P(QuantisedEmulated, InBFloat16MostPositionsAreCloseToTransformers) {
   const ModelGolden golden = testing::LoadGolden(GetParam());
-  const engine::LoadOptions o = testing::CardOptions(golden, "emulated", "bfloat16");
+  engine::LoadOptions o = testing::CardOptions(golden, "emulated", "bfloat16");
+  o.max_num_batched_tokens = 33;
   auto llm = engine::Llm::Load(o);
   ASSERT_TRUE(llm) << llm.error().message;
   const auto longest =
