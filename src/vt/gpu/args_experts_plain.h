@@ -18,7 +18,7 @@ namespace vt::gpu {
 // Shared memory: a row of x, or of each wave; behind those, of each wave of a sum, a unit's floats.
 struct PlainExpertArgs {
   const Header* header = nullptr;
-  Rows x;              // of T, each row on a multiple of 16 bytes, and so many
+  Rows x;  // of T, each row on a multiple of 16 bytes, and so many
   View out;
   View residual, second;  // what is added; rows.base: nullptr for none
   const int32_t* ids = nullptr;
