@@ -64,8 +64,9 @@ void CompileQuantFrom(const Context& c, ir::NodeId id) {
   x.blocks = k / 32;
   size_t begin = 0;
   int32_t column = 0;
-  QuantGemvLaunch launch = QuantGemvOf(c, f.linear, x, c.RowsOf(f.linear.out),
-                                       ValueTypeOf(c.value(f.linear.out).dtype), begin, column, true);
+  QuantGemvLaunch launch =
+      QuantGemvOf(c, f.linear, x, c.RowsOf(f.linear.out), ValueTypeOf(c.value(f.linear.out).dtype),
+                  begin, column, true);
   LaunchConfig& config = launch.config;
   QuantFromArgs a;
   a.linear = launch.args;

@@ -26,8 +26,9 @@ void CommonSubexpressions(Graph& graph);
 // yields them too.
 void Fuse(Graph& graph, const Target& target, const Bucket& bucket);
 
-// Takes merged linears apart that nothing was fused with, where their output's shape costs more than
-// it saves: experts' rows would be copied, and rows of many tokens would start at odd addresses.
+// Takes merged linears apart that nothing was fused with, where their output's shape costs more
+// than it saves: experts' rows would be copied, and rows of many tokens would start at odd
+// addresses.
 void SplitLinears(Graph& graph, const Bucket& bucket);
 
 // Drops nodes whose outputs nobody uses; state writes stay.
