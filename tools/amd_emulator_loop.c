@@ -13,9 +13,11 @@
    are 0 before it. kLowHalf, kHighHalf: a load from shared memory into half of `to`, of which the emulator puts the value
    into the low half and clears the other. kAtomic: one on global memory that returns the old value, which the emulator
    keeps to itself but for RDNA 3: done here. kNegate: a conversion of -x, of which it does not see the sign. kAccumulators: a
-   store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. */
+   store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. kMultiply24: a product of 24 bits, of which it
+   takes 32, and a sum: done here. kHighRegisters: operands from register 128 on (`low`, `high`, 0: none, and `to`) that the
+   function finds in three others, from `from` on; with `count` the sign is turned as for kNegate. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic,
-       kNegate, kAccumulators };
+       kNegate, kAccumulators, kMultiply24, kHighRegisters };
 enum { kAdd, kMaxSigned, kMaxUnsigned }; /* `count` of kAtomic */
 enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
@@ -72,6 +74,20 @@ static void atomic(const struct instruction* i, const uint32_t* scalar, uint32_t
   }
 }
 
+/* An operand by its number in an instruction: constants stand among the scalars. */
+static uint32_t operand(const struct instruction* i, uint32_t number, const uint32_t* scalar, const uint32_t* vector,
+                        uint32_t lane) {
+  return number >= 256 ? vector[(number - 256) * i->lanes + lane] : number == 255 ? i->literal : scalar[number];
+}
+static void multiply_24(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
+    const uint32_t a = operand(i, i->from, scalar, vector, lane) << 8, b = operand(i, i->low, scalar, vector, lane) << 8;
+    const uint32_t product = i->count ? (uint32_t)((int64_t)((int32_t)a >> 8) * ((int32_t)b >> 8)) : (a >> 8) * (b >> 8);
+    vector[i->to * i->lanes + lane] = product + operand(i, i->high, scalar, vector, lane);
+  }
+}
+
 struct wave {
   uint64_t buffers[6]; /* scalar registers, vector registers, memory from 0, shared memory, private memory, accumulators */
   uint64_t ended;
@@ -119,7 +135,8 @@ static int run_waves(struct block* b) {
         if (i->kind == kZeroFirst) memset(vector + i->to * i->lanes, 0, i->count * i->lanes * 4);
         if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
         if (i->kind == kAtomic) atomic(i, scalar, vector);
-        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic) {
+        if (i->kind == kMultiply24) multiply_24(i, scalar, vector);
+        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic || i->kind == kMultiply24) {
           const uint64_t next = pc + i->bytes;
           scalar[kPc] = (uint32_t)next;
           scalar[kPc + 1] = (uint32_t)(next >> 32);
@@ -135,11 +152,24 @@ static int run_waves(struct block* b) {
           memcpy(kept, vector + i->to * i->lanes, i->count * i->lanes * 4);
           memcpy(vector + i->to * i->lanes, (uint32_t*)w->buffers[5] + i->from * i->lanes, i->count * i->lanes * 4);
         }
+        if (i->kind == kHighRegisters) {
+          uint32_t* spare = vector + i->from * i->lanes;
+          memcpy(kept, spare, 3 * i->lanes * 4);
+          if (i->low) memcpy(spare, vector + i->low * i->lanes, i->lanes * 4);
+          if (i->high) memcpy(spare + i->lanes, vector + i->high * i->lanes, i->lanes * 4);
+          if (i->to >= 128) memcpy(spare + 2 * i->lanes, vector + i->to * i->lanes, i->lanes * 4);
+        }
         if (half) memcpy(old, vector + i->to * i->lanes, i->lanes * 4);
         i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
                w->buffers[i->order[4]], w->buffers[i->order[5]]);
         if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, kept, i->lanes * 4);
         if (i->kind == kAccumulators) memcpy(vector + i->to * i->lanes, kept, i->count * i->lanes * 4);
+        if (i->kind == kHighRegisters) {
+          uint32_t* spare = vector + i->from * i->lanes;
+          if (i->to >= 128) memcpy(vector + i->to * i->lanes, spare + 2 * i->lanes, i->lanes * 4);
+          memcpy(spare, kept, 3 * i->lanes * 4);
+          if (i->count) negate(i, scalar, vector + i->to * i->lanes);
+        }
         if (i->kind == kNegate) negate(i, scalar, vector + i->to * i->lanes);
         if (half) merge_halves(i, scalar, vector + i->to * i->lanes, old);
         if (i->kind == kBarrier) {
