@@ -30,7 +30,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS, MULTIPLY_24, HIGH_REGISTERS = range(14)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS, MULTIPLY_24, HIGH_REGISTERS, PRODUCT_F16 = range(15)  # of amd_emulator_loop.c
 ATOMICS = {"ADD": 0, "ADD_U32": 0, "MAX_I32": 1, "SMAX": 1, "MAX_U32": 2, "UMAX": 2}
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -60,7 +60,7 @@ def build_loop():
     path = os.path.join(cache_folder(), f"loop-{key}.so")
     if not os.path.exists(path):
         part = f"{path}.{os.getpid()}"
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", part], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", part, "-lm"], check=True)
         os.replace(part, path)
     return ctypes.CDLL(path)
 
@@ -230,6 +230,13 @@ class Instructions:
                 inst = emu.decode_inst(raw, family)
         if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
             i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
+        if getattr(op, "name", "") == "V_MFMA_F32_16X16X16_F16":
+            second, = struct.unpack_from("<I", raw, 4)
+            if first >> 8 & 0x7F or second >> 29:
+                raise RuntimeError(f"{inst!r}: a product with operands that are exchanged")
+            i.to, i.source, i.low, i.high = first & 0xFF, second & 0x1FF, second >> 9 & 0x1FF, second >> 18 & 0x1FF
+            i.kind, i.count = PRODUCT_F16, first >> 15 & 1 | (second >> 27 & 3) << 1
+            return i, None
         if "_U24" in getattr(op, "name", "") or "_I24" in getattr(op, "name", ""):
             parts = op.name.replace("_E32", "").replace("_E64", "").split("_")  # V MUL U32 U24, V MAD I32 I24
             if name.startswith("VOP2") and "_" not in name.removesuffix("_LIT") and parts[1] == "MUL" and parts[2] != "HI":
