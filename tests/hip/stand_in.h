@@ -10,8 +10,8 @@
 //   HIP_STAND_IN_FAIL    "hipMalloc:3": that call fails, the third time
 //   HIP_STAND_IN_REPORT  a file that gets, at exit, a line a call ("hipMalloc 12") and a kernel
 //                        ("kernel rows_norm_bf16 7"; "shared rows_norm_bf16 64": the most bytes of
-//                        dynamic shared memory that it ran with; "part add.w1 rows_map_bf16 12": of the
-//                        blocks of a kernel that ran in a part, hip_stand_in_part, the threads)
+//                        dynamic shared memory that it ran with; "part add.w1 rows_map_bf16 12": of
+//                        the blocks of a kernel that ran in a part, hip_stand_in_part, the threads)
 #pragma once
 
 #include <cstdint>
