@@ -13,6 +13,7 @@ import hashlib
 import mmap
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -29,7 +30,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS = range(12)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS, MULTIPLY_24, HIGH_REGISTERS, PRODUCT_F16 = range(15)  # of amd_emulator_loop.c
 ATOMICS = {"ADD": 0, "ADD_U32": 0, "MAX_I32": 1, "SMAX": 1, "MAX_U32": 2, "UMAX": 2}
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -59,7 +60,7 @@ def build_loop():
     path = os.path.join(cache_folder(), f"loop-{key}.so")
     if not os.path.exists(path):
         part = f"{path}.{os.getpid()}"
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", part], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", source, "-o", part, "-lm"], check=True)
         os.replace(part, path)
     return ctypes.CDLL(path)
 
@@ -229,10 +230,55 @@ class Instructions:
                 inst = emu.decode_inst(raw, family)
         if name == "DS" and "_D16" in op.name and ("LOAD" in op.name or "READ" in op.name):
             i.to, i.kind = raw[7], HIGH_HALF if op.name.endswith("_HI") else LOW_HALF
+        if getattr(op, "name", "") == "V_MFMA_F32_16X16X16_F16":
+            second, = struct.unpack_from("<I", raw, 4)
+            if first >> 8 & 0x7F or second >> 29:
+                raise RuntimeError(f"{inst!r}: a product with operands that are exchanged")
+            i.to, i.source, i.low, i.high = first & 0xFF, second & 0x1FF, second >> 9 & 0x1FF, second >> 18 & 0x1FF
+            i.kind, i.count = PRODUCT_F16, first >> 15 & 1 | (second >> 27 & 3) << 1
+            return i, None
+        if "_U24" in getattr(op, "name", "") or "_I24" in getattr(op, "name", ""):
+            parts = op.name.replace("_E32", "").replace("_E64", "").split("_")  # V MUL U32 U24, V MAD I32 I24
+            if name.startswith("VOP2") and "_" not in name.removesuffix("_LIT") and parts[1] == "MUL" and parts[2] != "HI":
+                i.to, i.source, i.low, i.high = first >> 17 & 0xFF, first & 0x1FF, 256 + (first >> 9 & 0xFF), 128
+            elif name.startswith("VOP3") and "_" not in name.removesuffix("_LIT") and parts[1:3] != ["MUL", "HI"]:
+                second, = struct.unpack_from("<I", raw, 4)
+                i.to, i.source, i.low = first & 0xFF, second & 0x1FF, second >> 9 & 0x1FF
+                i.high = second >> 18 & 0x1FF if parts[1] == "MAD" else 128
+            else:
+                raise RuntimeError(f"{inst!r}: a product of 24 bits in a form that is not known here")
+            i.literal = struct.unpack_from("<I", raw, i.bytes - 4)[0]
+            i.kind, i.count = MULTIPLY_24, parts[-1] == "I24"
+            return i, None
+        # On CDNA it takes registers from 128 on for upper halves, as RDNA 3 names them, where an operand has 16 bits.
+        form = name.partition("_")[0]
+        if family == "cdna" and form in ("VOP1", "VOP2", "VOPC") and re.search("[FUIB]16", op.name):
+            sdwa = name.endswith("_SDWA")
+            src0 = 256 + raw[4] if sdwa else first & 0x1FF
+            src1 = 256 + (first >> 9 & 0xFF) if form != "VOP1" else 0
+            to = first >> 17 & 0xFF if form != "VOPC" else 0
+            if max(src0 - 256, src1 - 256, to) >= 128:
+                if name.endswith("_DPP16"):
+                    raise RuntimeError(f"{inst!r}: a register that the emulator may not see")
+                used = {src0 - 256, src1 - 256, to}
+                spare = next(r for r in range(0, 128, 3) if not used & {r, r + 1, r + 2})
+                i.kind, i.source, i.to = HIGH_REGISTERS, spare, to
+                i.low, i.high = (v - 256 if v >= 384 else 0 for v in (src0, src1))
+                if i.low and not sdwa:
+                    first = first & ~0x1FF | 256 + spare
+                if i.high:
+                    first = first & ~(0xFF << 9) | spare + 1 << 9
+                if to >= 128:
+                    first = first & ~(0xFF << 17) | spare + 2 << 17
+                raw = struct.pack("<I", first) + (bytes([spare]) if i.low and sdwa else raw[4:5]) + raw[5:]
+                ctypes.memmove(address, raw, size)
+                inst = emu.decode_inst(raw, family)
         if name.endswith("_SDWA") and raw[6] >> 4 & 3:
             if not op.name.startswith("V_CVT_F32_F16") or raw[6] >> 4 & 3 != 1:
                 raise RuntimeError(f"{inst!r}: a sign that the emulator may not see")
-            i.to, i.kind = first >> 17 & 0xFF, NEGATE
+            i.count = 1
+            if i.kind != HIGH_REGISTERS:
+                i.to, i.kind = first >> 17 & 0xFF, NEGATE
             ctypes.c_uint8.from_address(address + 6).value = raw[6] & ~0x10
             raw = raw[:6] + bytes([raw[6] & ~0x10]) + raw[7:]
             inst = emu.decode_inst(raw, family)

@@ -1,6 +1,7 @@
 /* The inner loop of tools/amd_emulator.py, which compiles it: runs the waves of one block, instruction by
    instruction, until all have ended, each up to its next barrier in turn. An instruction is a function of tinygrad's
    emulator on a wave's registers and memory; one that has none yet is given back to Python, which goes on afterwards. */
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,9 +14,12 @@
    are 0 before it. kLowHalf, kHighHalf: a load from shared memory into half of `to`, of which the emulator puts the value
    into the low half and clears the other. kAtomic: one on global memory that returns the old value, which the emulator
    keeps to itself but for RDNA 3: done here. kNegate: a conversion of -x, of which it does not see the sign. kAccumulators: a
-   store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. */
+   store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. kMultiply24: a product of 24 bits, of which it
+   takes 32, and a sum: done here. kHighRegisters: operands from register 128 on (`low`, `high`, 0: none, and `to`) that the
+   function finds in three others, from `from` on; with `count` the sign is turned as for kNegate. kProductF16: a product of matrices of halves, of which it takes those that are
+   no normal numbers for 0: done here. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic,
-       kNegate, kAccumulators };
+       kNegate, kAccumulators, kMultiply24, kHighRegisters, kProductF16 };
 enum { kAdd, kMaxSigned, kMaxUnsigned }; /* `count` of kAtomic */
 enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
@@ -72,6 +76,48 @@ static void atomic(const struct instruction* i, const uint32_t* scalar, uint32_t
   }
 }
 
+/* An operand by its number in an instruction: constants stand among the scalars. */
+static uint32_t operand(const struct instruction* i, uint32_t number, const uint32_t* scalar, const uint32_t* vector,
+                        uint32_t lane) {
+  return number >= 256 ? vector[(number - 256) * i->lanes + lane] : number == 255 ? i->literal : scalar[number];
+}
+static void multiply_24(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
+  for (uint32_t lane = 0; lane < i->lanes; ++lane) {
+    if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
+    const uint32_t a = operand(i, i->from, scalar, vector, lane) << 8, b = operand(i, i->low, scalar, vector, lane) << 8;
+    const uint32_t product = i->count ? (uint32_t)((int64_t)((int32_t)a >> 8) * ((int32_t)b >> 8)) : (a >> 8) * (b >> 8);
+    vector[i->to * i->lanes + lane] = product + operand(i, i->high, scalar, vector, lane);
+  }
+}
+
+static float half_at(const uint32_t* registers, uint32_t lane, int k) {
+  const uint16_t bits = (uint16_t)(registers[k / 2 * 64 + lane] >> k % 2 * 16);
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 31  ? (fraction ? NAN : INFINITY)
+                     : exponent == 0 ? ldexpf((float)fraction, -24)
+                                     : ldexpf((float)(1024 + fraction), exponent - 25);
+  return bits >> 15 ? -size : size;
+}
+/* v_mfma_f32_16x16x16_f16: lane l has four k, from 4 (l / 16) on, of row or column l % 16, and rows 4 (l / 16) + i of the
+   result's column l % 16. `count`: whether the result (and C), A and B are accumulators. */
+static void product_f16(const struct instruction* i, const uint32_t* scalar, uint32_t* vector, uint32_t* accumulators) {
+  const uint32_t* a = (i->count & 2 ? accumulators : vector) + (i->from - 256) * 64;
+  const uint32_t* b = (i->count & 4 ? accumulators : vector) + (i->low - 256) * 64;
+  uint32_t* file = i->count & 1 ? accumulators : vector;
+  float result[4][64];
+  for (uint32_t lane = 0; lane < 64; ++lane) {
+    for (uint32_t r = 0; r < 4; ++r) {
+      const uint32_t c = i->high >= 256 ? file[(i->high - 256 + r) * 64 + lane] : scalar[i->high];
+      float sum;
+      memcpy(&sum, &c, 4);
+      for (uint32_t k = 0; k < 16; ++k)
+        sum += half_at(a, k / 4 * 16 + lane / 16 * 4 + r, (int)(k % 4)) * half_at(b, k / 4 * 16 + lane % 16, (int)(k % 4));
+      result[r][lane] = sum;
+    }
+  }
+  memcpy(file + i->to * 64, result, sizeof result);
+}
+
 struct wave {
   uint64_t buffers[6]; /* scalar registers, vector registers, memory from 0, shared memory, private memory, accumulators */
   uint64_t ended;
@@ -119,7 +165,10 @@ static int run_waves(struct block* b) {
         if (i->kind == kZeroFirst) memset(vector + i->to * i->lanes, 0, i->count * i->lanes * 4);
         if (i->kind == kExchangeRows) exchange_rows(i, scalar, vector);
         if (i->kind == kAtomic) atomic(i, scalar, vector);
-        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic) {
+        if (i->kind == kMultiply24) multiply_24(i, scalar, vector);
+        if (i->kind == kProductF16) product_f16(i, scalar, vector, (uint32_t*)w->buffers[5]);
+        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic || i->kind == kMultiply24 ||
+            i->kind == kProductF16) {
           const uint64_t next = pc + i->bytes;
           scalar[kPc] = (uint32_t)next;
           scalar[kPc + 1] = (uint32_t)(next >> 32);
@@ -135,11 +184,24 @@ static int run_waves(struct block* b) {
           memcpy(kept, vector + i->to * i->lanes, i->count * i->lanes * 4);
           memcpy(vector + i->to * i->lanes, (uint32_t*)w->buffers[5] + i->from * i->lanes, i->count * i->lanes * 4);
         }
+        if (i->kind == kHighRegisters) {
+          uint32_t* spare = vector + i->from * i->lanes;
+          memcpy(kept, spare, 3 * i->lanes * 4);
+          if (i->low) memcpy(spare, vector + i->low * i->lanes, i->lanes * 4);
+          if (i->high) memcpy(spare + i->lanes, vector + i->high * i->lanes, i->lanes * 4);
+          if (i->to >= 128) memcpy(spare + 2 * i->lanes, vector + i->to * i->lanes, i->lanes * 4);
+        }
         if (half) memcpy(old, vector + i->to * i->lanes, i->lanes * 4);
         i->run(w->buffers[i->order[0]], w->buffers[i->order[1]], w->buffers[i->order[2]], w->buffers[i->order[3]],
                w->buffers[i->order[4]], w->buffers[i->order[5]]);
         if (i->kind == kCopyFirst) memcpy(vector + i->to * i->lanes, kept, i->lanes * 4);
         if (i->kind == kAccumulators) memcpy(vector + i->to * i->lanes, kept, i->count * i->lanes * 4);
+        if (i->kind == kHighRegisters) {
+          uint32_t* spare = vector + i->from * i->lanes;
+          if (i->to >= 128) memcpy(vector + i->to * i->lanes, spare + 2 * i->lanes, i->lanes * 4);
+          memcpy(spare, kept, 3 * i->lanes * 4);
+          if (i->count) negate(i, scalar, vector + i->to * i->lanes);
+        }
         if (i->kind == kNegate) negate(i, scalar, vector + i->to * i->lanes);
         if (half) merge_halves(i, scalar, vector + i->to * i->lanes, old);
         if (i->kind == kBarrier) {
