@@ -31,7 +31,8 @@ set(VLLM_TEST_SHARDS "" CACHE STRING
   "Runs each test program in this many parts instead of a process a case: for builds whose programs start slowly")
 
 # A gtest program of `SOURCES`, linked with `DEPS`; tests find committed files through VLLM_SOURCE_DIR. `PREFIX` begins
-# the names of its cases in ctest, where two programs have the same ones.
+# the names of its cases in ctest, where two programs have the same ones. `SHARDS`: it runs in so many parts instead of
+# a process a case, which its cases are too many for.
 function(vllm_test name)
   cmake_parse_arguments(ARG "" "PREFIX;SHARDS" "SOURCES;DEPS" ${ARGN})
   if(VLLM_TEST_SHARDS)

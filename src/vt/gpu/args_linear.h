@@ -55,15 +55,15 @@ struct SkinnyArgs {
 };
 
 // linear_stream: a unit is kStreamRows rows of the weights (an act_mul's: half of each), whose k
-// all waves of a block share, a line after the other. A wave asks for kStreamDepth lines ahead; the
-// longer a line, the more of what a page of the memory holds is read at once.
+// all waves of a block share, a line after the other.
 inline constexpr int kStreamRows = 16, kStreamWaves = 8;
-template <int kMostRows>  // of activations
-inline constexpr int kStreamLine = kMostRows <= 8 ? 256 : 128;
-template <int kMostRows>
-inline constexpr int kStreamDepth = kMostRows == 1   ? 3
-                                    : kMostRows <= 8 ? 2
-                                                     : 3;
+// Rows of activations at most, values of a line, and how many lines ahead a wave asks for: the
+// longer a line, the more of what a page of the memory holds is read at once.
+struct StreamShape {
+  int most_rows, line, depth;
+};
+inline constexpr StreamShape kStreamOne = {1, 256, 3}, kStreamFew = {8, 256, 2},
+                             kStreamMore = {16, 128, 3};
 
 // A block's tile of linear_tile, rows by columns, and its waves, for values of 2 and of 4 bytes.
 inline constexpr int kLinearTile2 = 128, kLinearTileWaves2 = 8;

@@ -25,8 +25,7 @@ set(gpu_kernel_files
   latent_f32.cu
   latent_wide_f32.cu
   linear_bias.cu
-  linear_stream_bf16.cu
-  linear_stream_f16.cu
+  linear_stream.cu
   linear_skinny_bf16.cu
   linear_skinny_f16.cu
   linear_skinny_f32.cu

@@ -17,20 +17,35 @@ constexpr int64_t kWavesOfUnit = 16;
 constexpr int64_t kMostThreads = 512;  // of a block, as the kernels are declared
 // Shared memory that a staged x may take: a multiprocessor should hold two blocks.
 constexpr int64_t kMostStagedBytes = 100 << 10;
-constexpr int64_t kStreamTokens = 16;
 // Of rows without a norm that are worth a copy in shared memory.
 constexpr int64_t kMostPlainBytes = 28 << 10;
+
+// x can be read where it stands.
+bool IsDirect(const LinearShape& shape) {
+  return shape.input == LinearInput::kPlain && shape.aligned && shape.k % kPitch == 0;
+}
+// Of a row of a staged x. Rows start 64 bytes apart modulo 128, so that tiles are read without bank
+// conflicts.
+int64_t StagedRowBytes(const LinearShape& shape, int64_t value_bytes) {
+  return (PitchOf(shape.k) * value_bytes + 127) / 128 * 128 + 64;
+}
+// Of its norms' sums.
+int64_t NormBytes(const LinearShape& shape, int64_t waves) {
+  return shape.input == LinearInput::kPlain ? 0 : (2 * shape.rows * waves * 4 + 15) / 16 * 16;
+}
 
 // The same for large matrices; false: not for this one.
 bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan& plan) {
   const int64_t value_bytes = ir::Info(device.value_type).bytes, pitch = PitchOf(shape.k);
   // Below, a wave has too few lines of a unit to be worth a meeting of all waves.
   constexpr int64_t kLeastLines = 2;
-  const int64_t line = shape.rows <= 8 ? kStreamLine<8> : kStreamLine<kStreamTokens>;
-  if (!device.cuda || value_bytes != 2 || shape.rows > kStreamTokens || pitch % line != 0 ||
-      pitch / line < kLeastLines * kStreamWaves)
+  const StreamShape& stream = shape.rows <= kStreamOne.most_rows   ? kStreamOne
+                              : shape.rows <= kStreamFew.most_rows ? kStreamFew
+                                                                   : kStreamMore;
+  if (!device.cuda || value_bytes != 2 || shape.rows > stream.most_rows ||
+      pitch % stream.line != 0 || pitch / stream.line < kLeastLines * kStreamWaves)
     return false;
-  plan.stream = true;
+  plan.stream = stream.most_rows;
   plan.columns = shape.act_mul ? kStreamRows / 2 : kStreamRows;
   plan.parts = plan.waves = kStreamWaves;
   int64_t rows = 0, units = 0;
@@ -43,26 +58,21 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
   const int64_t rounds = (units + blocks - 1) / blocks;
   if (rows * pitch * value_bytes < device.stream_bytes || units * 4 < rounds * blocks * 3)
     return false;
-  const int64_t row_bytes = (pitch * value_bytes + 127) / 128 * 128 + 64;
+  const int64_t row_bytes = StagedRowBytes(shape, value_bytes);
   // x in shared memory if that leaves room for the ring.
-  const int64_t depth = shape.rows == 1   ? kStreamDepth<1>
-                        : shape.rows <= 8 ? kStreamDepth<8>
-                                          : kStreamDepth<kStreamTokens>;
-  const int64_t ring = kStreamWaves * depth * kStreamRows * line * value_bytes;
+  const int64_t ring = kStreamWaves * stream.depth * kStreamRows * stream.line * value_bytes;
   const int64_t partials = 2 * kStreamWaves * shape.rows * kStreamRows * int64_t{sizeof(float)};
   const auto place = [&](bool staged) {
     plan.staged = staged;
     plan.staged_pitch = staged ? row_bytes / value_bytes : 0;
-    plan.ring = staged ? shape.rows * row_bytes : 0;
-    if (shape.input != LinearInput::kPlain)
-      plan.ring += (2 * shape.rows * plan.waves * 4 + 15) / 16 * 16;
+    plan.ring = (staged ? shape.rows * row_bytes : 0) + NormBytes(shape, plan.waves);
     plan.partials = plan.ring + ring;
     // More than half of what there is: see tiles/linear_stream.h.
     plan.shared_bytes =
         std::max(plan.partials + partials, device.properties.shared_bytes / 2 + 1024);
     return plan.shared_bytes <= device.properties.shared_bytes;
   };
-  const bool direct = shape.input == LinearInput::kPlain && shape.aligned && shape.k % kPitch == 0;
+  const bool direct = IsDirect(shape);
   return (direct && shape.rows * row_bytes > kMostPlainBytes && place(false)) || place(true) ||
          (direct && place(false));
 }
@@ -72,7 +82,7 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
 LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   const bool plain = shape.input == LinearInput::kPlain && !shape.act_mul;
   const int64_t value_bytes = ir::Info(device.value_type).bytes;
-  const bool direct = shape.input == LinearInput::kPlain && shape.aligned && shape.k % kPitch == 0;
+  const bool direct = IsDirect(shape);
 
   LinearPlan plan;
   plan.kernel = plain && direct && device.blas != nullptr ? LinearKernel::kLibrary
@@ -112,12 +122,9 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
   if (skinny.staged) {
-    // Rows start 64 bytes apart modulo 128, so that tiles are read without bank conflicts.
-    const int64_t row_bytes = (PitchOf(shape.k) * value_bytes + 127) / 128 * 128 + 64;
+    const int64_t row_bytes = StagedRowBytes(shape, value_bytes);
     skinny.staged_pitch = row_bytes / value_bytes;
-    skinny.partials = shape.rows * row_bytes;
-    if (shape.input != LinearInput::kPlain)
-      skinny.partials += (2 * shape.rows * skinny.waves * 4 + 15) / 16 * 16;
+    skinny.partials = shape.rows * row_bytes + NormBytes(shape, skinny.waves);
   }
   skinny.shared_bytes = skinny.partials + skinny.waves * shape.rows * tile * skinny.weight_tiles *
                                               int64_t{sizeof(float)};

@@ -34,7 +34,7 @@ struct LinearPlan {
   int waves = 8;             // a block
   int parts = 1;             // waves that share a unit's k
   int columns = 8;           // output columns of a unit
-  bool stream = false;       // linear_stream: a block a multiprocessor
+  int stream = 0;            // linear_stream: its StreamShape's most_rows
   int64_t ring = 0;          // its first byte in shared memory
   int64_t staged_pitch = 0;  // values
   int64_t partials = 0;      // bytes before the partial sums in shared memory

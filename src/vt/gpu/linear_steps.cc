@@ -196,17 +196,15 @@ class Compiler {
 
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>((a.units + groups - 1) / groups);
-    if (plan_.stream)
+    if (plan_.stream > 0)
       config.grid_x = std::min(config.grid_x, static_cast<unsigned>(c_.device.properties.units));
     config.threads = static_cast<unsigned>(plan_.waves * c_.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
     config.early = true;
-    const std::string name = plan_.stream ? fmt::format("linear_stream_{}_{}", InputName(),
-                                                        shape_.rows <= 1   ? 1
-                                                        : shape_.rows <= 8 ? 8
-                                                                           : 16)
-                                          : fmt::format("linear_{}_{}x{}", InputName(),
-                                                        plan_.token_tiles, plan_.weight_tiles);
+    const std::string name =
+        plan_.stream > 0
+            ? fmt::format("linear_stream_{}_{}", InputName(), plan_.stream)
+            : fmt::format("linear_{}_{}x{}", InputName(), plan_.token_tiles, plan_.weight_tiles);
     c_.Emit(id_, name, c_.device.value_type, config, a);
   }
 

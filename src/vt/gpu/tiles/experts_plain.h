@@ -4,6 +4,7 @@
 #pragma once
 
 #include "vt/gpu/args_experts_plain.h"
+#include "vt/gpu/tiles/linear_rows.h"
 #include "vt/gpu/tiles/quantize.h"
 
 namespace vt::gpu {
@@ -93,11 +94,8 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
   constexpr int kHalf = kRows / 2, kValues = ::gpu::Pack<T>::kCount;
   ::gpu::launch_dependents();
   const int pair = ::gpu::block(), unit = ::gpu::block_y() * ::gpu::waves() + ::gpu::wave();
-  const bool act = a.act != RowFn::kNone;
-  int s = 0;
-#pragma unroll
-  for (int i = 1; i < kLinearSegments; ++i)
-    if (!act && i < a.segment_count && unit >= a.segments[i].first_unit) s = i;
+  const bool act = IsActMul(a);
+  const int s = SegmentOf(a, unit);
   const LinearSegment& segment = a.segments[s];
   const int rows = act ? kHalf : kRows;  // of the output
   const int row = (unit - segment.first_unit) * rows;

@@ -218,10 +218,14 @@ class StagedRows {
   float pending_sum_ = 0;
 };
 
-GPU_FN bool IsActMul(const SkinnyArgs& a) { return a.act != RowFn::kNone; }
+template <class Args>
+GPU_FN bool IsActMul(const Args& a) {
+  return a.act != RowFn::kNone;
+}
 
 // The segment that a unit is of: an act_mul's has both.
-GPU_FN int SegmentOf(const SkinnyArgs& a, int unit) {
+template <class Args>
+GPU_FN int SegmentOf(const Args& a, int unit) {
   int s = 0;
 #pragma unroll
   for (int i = 1; i < kLinearSegments; ++i)
@@ -251,6 +255,14 @@ GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int first_unit, int i) {
   return item;
 }
 
+// Of the sums of a unit's columns (sum(column)) what the item is, before anything is added.
+template <int kColumns, class F>
+GPU_FN float ProductOf(const SkinnyArgs& a, const SkinnyItem& item, F sum) {
+  float v[1] = {sum(item.column)};
+  if (!IsActMul(a)) return v[0];
+  ApplyFn(a.act, 1, 0, v);
+  return v[0] * sum(item.column + kColumns / 2);
+}
 GPU_FN float BiasOf(const SkinnyArgs& a, const SkinnyItem& item) {
   const float* p = a.segments[item.segment].bias;
   return p == nullptr ? 0 : p[item.row];

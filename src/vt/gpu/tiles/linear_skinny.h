@@ -154,12 +154,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
         v += partial[((item.group * parts + p) * rows + item.token) * kColumns + column];
       return v * scale;
     };
-    float v = sum(item.column);
-    if (IsActMul(a)) {
-      float gate[1] = {v};
-      ApplyFn(a.act, 1, 0, gate);
-      v = gate[0] * sum(item.column + kColumns / 2);
-    }
+    float v = ProductOf<kColumns>(a, item, sum);
     const bool is_first = i == ::gpu::thread();
     v += is_first ? first_bias : BiasOf(a, item);
     if (a.residual.base != nullptr)

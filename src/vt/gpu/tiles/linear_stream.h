@@ -4,7 +4,7 @@
 // Weights are the A of the product, Mma<T>::kM rows of them a unit, and activations the B. The
 // waves of a block deal a unit's k among themselves, kStreamLine values at a time. Each has a ring
 // in shared memory that it alone fills and reads, so that waves do not wait for one another but
-// where a unit's sums are added up; what is asked for runs kStreamDepth lines ahead, across units.
+// where a unit's sums are added up; what is asked for runs some lines ahead, across units.
 // With an early launch the ring is full before the kernel before has ended.
 #pragma once
 
@@ -13,11 +13,11 @@
 namespace vt::gpu {
 
 // A wave's weights, asked for and read in the same order.
-template <class T, int kLine, int kDepth>
+template <class T, StreamShape kShape>
 class WeightStream {
  public:
   using Mma = ::gpu::Mma<T>;
-  static constexpr int kPieces = kLine / Mma::kK;
+  static constexpr int kLine = kShape.line, kDepth = kShape.depth, kPieces = kLine / Mma::kK;
 
   GPU_FN explicit WeightStream(const SkinnyArgs& args) : a_(args), unit_(::gpu::block()) {
     ring_ = reinterpret_cast<T*>(::gpu::shared() + args.ring) + ::gpu::wave() * kDepth * kStage;
@@ -105,20 +105,20 @@ class WeightStream {
   int asked_ = 0, taken_ = 0;    // places in the ring
 };
 
-// kTokens: rows of activations at most. kStaged: x in shared memory.
-template <class T, int kTokens, bool kStaged, LinearInput kInput = LinearInput::kPlain>
+// kStaged: x in shared memory.
+template <class T, StreamShape kShape, bool kStaged, LinearInput kInput = LinearInput::kPlain>
 GPU_FN void StreamLinear(const SkinnyArgs& a) {
   using Mma = ::gpu::Mma<T>;
-  constexpr int kLine = kStreamLine<kTokens>;
-  constexpr int kDepth = kStreamDepth<kTokens>;
-  using Stream = WeightStream<T, kLine, kDepth>;
-  constexpr int kTiles = (kTokens + Mma::kN - 1) / Mma::kN;
+  using Stream = WeightStream<T, kShape>;
+  constexpr int kLine = kShape.line;
+  constexpr int kTiles = (kShape.most_rows + Mma::kN - 1) / Mma::kN;
+  static_assert(kShape.most_rows * kStreamRows <= kStreamWaves * ::gpu::kWave);  // outputs
   constexpr int kPieces = Stream::kPieces;
 
   ::gpu::launch_dependents();
   Stream stream(a);
 #pragma unroll 1
-  for (int i = 0; i < kDepth; ++i) stream.Ask();
+  for (int i = 0; i < kShape.depth; ++i) stream.Ask();
   StagedRows<T, kInput> staged(a);
   if (kStaged) staged.Prefetch();
 
@@ -208,12 +208,7 @@ GPU_FN void StreamLinear(const SkinnyArgs& a) {
           v += partial[(w * rows + item.token) * kStreamRows + i];
         return v * scale;
       };
-      float v = sum(item.column);
-      if (IsActMul(a)) {
-        float gate[1] = {v};
-        ApplyFn(a.act, 1, 0, gate);
-        v = gate[0] * sum(item.column + kStreamRows / 2);
-      }
+      const float v = ProductOf<kStreamRows>(a, item, sum);
       StoreItem<T>(a, item, v + add + ::gpu::to_float(residual));
     }
   }

@@ -217,13 +217,13 @@ GPU_FN float ValueOf(const int (&codes)[8], const QuantScales& s, int j) {
   return kQuantMin<kF> ? v + s.min[j / 16] : v;
 }
 
-// Codes that are integers of few bits: two at once where the device can, as scale * (code - middle)
-// + (min + scale * middle), whose three terms are rounded to T before, and only the last one is
-// anything where codes have a zero. Of codes around their middle the sum is small where both terms
-// are, so that what is rounded stays a part of the value.
-template <QuantFormat kF, class T>
-inline constexpr bool kWrittenInPairs =
-    ::gpu::kPairMath<T>&& kQuantSpec<kF>.codes ==
+// Whether codes are integers of few bits, and the device has arithmetic of pairs: two values at
+// once are scale * (code - middle) + (min + scale * middle). Scale and the last term are rounded to
+// T before, and so is the sum; the last term is 0 where codes have a zero. Of codes around their
+// middle the sum is small where both terms are, so that what is rounded stays a part of the value.
+template <QuantFormat kF>
+inline constexpr bool kFewBits =
+    kQuantSpec<kF>.codes ==
     QuantCodes::kIntegers&& kQuantSpec<kF>.low_bits + kQuantSpec<kF>.high_bits < 8;
 
 template <QuantFormat kF, class T>
@@ -257,7 +257,8 @@ GPU_FN void WriteValues(const QuantWords& w, int b, T* to) {
   int codes[8];
   CodesOf<kF>(w, codes);
   const QuantScales s = ScalesOf<kF>(w, b);
-  if constexpr (!kExact && kWrittenInPairs<kF, T>) return WriteInPairs<kF>(codes, s, to);
+  if constexpr (!kExact && kFewBits<kF> && ::gpu::kPairMath<T>)
+    return WriteInPairs<kF>(codes, s, to);
   constexpr int kCount = ::gpu::Pack<T>::kCount;
 #pragma unroll
   for (int i = 0; i < 32; i += kCount) {
