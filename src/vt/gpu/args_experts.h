@@ -6,25 +6,9 @@
 
 namespace vt::gpu {
 
-// The experts of a token and their weights (ir::RouterAttrs). A wave a token.
-struct RouterArgs {
-  const Header* header = nullptr;
-  Rows logits;                                     // f32
-  const float *bias = nullptr, *scales = nullptr;  // of all experts, or none
-  // Instead of a choice by score: the row of each token, [vocabulary][chosen].
-  const float* table = nullptr;
-  const int32_t* tokens = nullptr;
-  Count count;
-  float* weights = nullptr;  // [tokens][chosen]
-  int32_t* ids = nullptr;
-  int32_t experts = 1, chosen = 1, groups = 1, top_groups = 1;
-  int32_t group_max = 0;  // groups go by their best alone
-  int32_t sigmoid = 0, root = 0, normalise = 0;
-  float scale = 1;
-};
-// h = rms_norm(x): y = quantize(h) or `row` = h, and the router of the logits w h, `logits` being
-// room for them, [tokens][experts]. With gate_w, one row, gate = gate_fn(gate_w h). A wave has a
-// row of w or gate_w; block_y() is the token.
+// h = rms_norm(x): y = quantize(h) or `row` = h, by a block of its own, and the router of the
+// logits w h, `logits` being room for them, [tokens][experts]. With gate_w, one row, gate =
+// gate_fn(gate_w h). In the other blocks a wave has a row of w or gate_w; block_y() is the token.
 struct NormRouterArgs {
   RouterArgs router;
   View x, gate;
@@ -37,8 +21,9 @@ struct NormRouterArgs {
   float* logits = nullptr;
   int32_t* counters = nullptr;  // a token; zero between launches
   RowFn gate_fn = RowFn::kNone;
+  int32_t chooses = 1;  // 0: the next launch does
 };
-inline constexpr int kNormRouterThreads = 256;
+inline constexpr int kNormRouterThreads = 128;
 
 // Two floats an expert and one a group, of shared memory.
 inline constexpr int kMostExperts = 1024;

@@ -28,7 +28,7 @@ enum class LinearInput : int32_t {
 //
 // A unit is the output rows of one wave: `tiles` tiles of Mma<T>::kN rows of one segment, or for an
 // act_mul half of them of segment 0 and half of segment 1. The k of a unit is split over
-// 1 << parts_log2 waves of a block, which has as many units as that leaves.
+// 1 << parts_log2 waves of a block, which has `groups` units.
 struct SkinnyArgs {
   const Header* header = nullptr;
   Rows x, out, residual;  // residual.base: nullptr for none
@@ -37,14 +37,15 @@ struct SkinnyArgs {
   Count count;
   int32_t most_rows = 1;  // of the bucket; as many rows of x can be read
   int32_t k = 0, pitch = 0;
-  int32_t units = 1, parts_log2 = 0, groups_log2 = 0;
+  int32_t units = 1, parts_log2 = 0, groups = 1;
+  int32_t groups_inverse = 1 << 16;  // 2^16 / groups, rounded up
   int32_t out_f32 = 0;
   RowFn act = RowFn::kNone;  // else an act_mul's
   // Shared memory: the rows of a staged x, of each row two floats a wave for its norms, then (from
   // this byte on) the waves' partial products, [waves][most_rows][columns of a unit].
   int32_t partials = 0;
   int32_t ring = 0;  // of linear_stream, whose partial products stand there twice: its first byte
-  // Of a staged x. Waves of a block are a power of two.
+  // Of a staged x: waves that share a row.
   int32_t waves_a_row_log2 = 0;
   float inverse_k = 1;                                 // 1 / k
   int32_t packed = 0;                                  // all rows can be read by 16 bytes

@@ -2,6 +2,8 @@
 #include "vt/gpu/expert_steps.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "base/strings.h"
 #include "vt/gpu/args_experts.h"
@@ -75,6 +77,24 @@ class Compiler {
     return a;
   }
 
+  // The router of these ids, if it is what runs just before and its choice is one that each block
+  // makes for itself sooner than one block would for all.
+  std::optional<NormRouterArgs> TakeChoice() const {
+    if (c_.launches.empty()) return std::nullopt;
+    Launch& last = c_.launches.back();
+    if (last.node < 0 || !IsNormRouter(c_.node(last.node).op) ||
+        c_.node(last.node).outputs[2] != l_.ids)
+      return std::nullopt;
+    NormRouterArgs router;
+    std::memcpy(&router, last.args.data(), sizeof router);
+    if (router.router.in_lanes == 0 ||
+        router.router.experts > kRouterUpLane * c_.device.properties.wave)
+      return std::nullopt;
+    router.chooses = 0;
+    std::memcpy(last.args.data(), &router, sizeof router);
+    return router;
+  }
+
   // Of an act_mul, quantised.
   void Up() {
     QuantExpertUpArgs u;
@@ -95,7 +115,11 @@ class Compiler {
     config.grid_x = static_cast<unsigned>(blocks);
     config.grid_y = static_cast<unsigned>(s_.tokens * (s_.chosen + (l_.shared.empty() ? 0 : 1)));
     config.threads = kQuantExpertsUpThreads;
-    config.shared_bytes = 32 * sizeof(float);
+    if (const std::optional<NormRouterArgs> router = TakeChoice()) {
+      u.router = router->router;
+      u.logits = router->logits;
+    }
+    config.shared_bytes = 36 * sizeof(float);  // 32 values, and which expert it is
     config.early = true;
     c_.Emit(id_,
             "quant_experts_up" + QuantSetSuffix({g.segments, static_cast<size_t>(g.segment_count)}),
@@ -260,6 +284,12 @@ RouterArgs RouterOf(const Context& c, const ir::RouterAttrs& r,
   a.scale = r.scale;
   return a;
 }
+// Of a router that is complete.
+void DecideRouter(RouterArgs& a, const DeviceFacts& d) {
+  const int wave = d.properties.wave;
+  const bool few = a.experts <= kRouterLane * wave && a.chosen <= wave;
+  a.in_lanes = few && a.groups <= 1 && a.table == nullptr ? 1 : 0;
+}
 int64_t RouterBytes(const RouterArgs& a) { return (2 * int64_t{a.experts} + a.groups) * 4; }
 
 void CompileRouter(const Context& c, ir::NodeId id) {
@@ -271,6 +301,7 @@ void CompileRouter(const Context& c, ir::NodeId id) {
     a.table = c.Vector(n.inputs[1]);
     a.tokens = c.Ints(n.inputs[2]);
   }
+  DecideRouter(a, c.device);
   LaunchConfig config;
   config.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0]));
   config.threads = static_cast<unsigned>(c.device.properties.wave);
@@ -287,6 +318,7 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   NormRouterArgs a;
   a.router = RouterOf(c, parts[2].as<ir::RouterAttrs>(), n.inputs, n.outputs[1], n.outputs[2]);
   a.router.experts = static_cast<int32_t>(w.rows);
+  DecideRouter(a.router, c.device);
   a.x = ViewOf(c, n.inputs[0]);
   a.norm = {c.Vector(n.inputs[1]), norm.eps, norm.weight_offset};
   if (n.op == Op::kRmsNormRouter) {
@@ -308,12 +340,12 @@ void CompileNormRouter(const Context& c, ir::NodeId id) {
   a.counters = BlockCounters(c);
   const int64_t waves = kNormRouterThreads / c.device.properties.wave;
   LaunchConfig config;
-  config.grid_x = static_cast<unsigned>((rows + waves - 1) / waves);
+  config.grid_x = static_cast<unsigned>((rows + waves - 1) / waves + 1);
   config.grid_y = static_cast<unsigned>(c.MostRows(n.inputs[0]));
   config.threads = kNormRouterThreads;
-  // The row; then logits and what the choice needs.
+  // A norm's sums; logits and what the choice needs.
   config.shared_bytes = static_cast<unsigned>(
-      kRowsScratch * 4 + std::max(w.columns * 4, w.rows * 4 + RouterBytes(a.router)));
+      std::max<int64_t>(kRowsScratch * 4, w.rows * 4 + RouterBytes(a.router)));
   config.early = true;
   c.Emit(id, "norm_router", c.device.value_type, config, a);
 }

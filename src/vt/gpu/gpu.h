@@ -42,6 +42,7 @@
 //   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least)
 //   of
 //                                          a global address near
+//   prefetch_near(p)                       the same, into the multiprocessor's own cache
 //   load_volatile(p)                       of what another block wrote during this kernel, after a
 //                                          fence(); int and float
 //   copy_async(shared, global, valid)      16 bytes of which `valid` (0..16) are read, the rest is

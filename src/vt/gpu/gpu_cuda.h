@@ -89,6 +89,7 @@ GPU_FN Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
   return *reinterpret_cast<Pack<T>*>(&v);
 }
 GPU_FN void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+GPU_FN void prefetch_near(const void* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
 
 GPU_FN uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));

@@ -127,6 +127,7 @@ Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
 }
 inline int anew(int v) { return v; }
 inline void prefetch(const void*) {}
+inline void prefetch_near(const void*) {}
 inline constexpr bool kCopiesRunAhead = true;
 inline void copy_async(void* to, const void* from, int valid) {
   block_::CopyAsync(to, from, valid);

@@ -161,6 +161,7 @@ GPU_FN Pack<T> load_stream_if(const Pack<T>* p, bool valid) {
 }
 
 GPU_FN void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+GPU_FN void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // There is no such copy on all of these cards: a load and a store, which a wait has nothing to add
 // to. Less than 16 bytes are read byte by byte, at edges alone.

@@ -53,10 +53,12 @@ bool PlanStream(const LinearShape& shape, const DeviceFacts& device, LinearPlan&
     rows += n;
     if (!shape.act_mul || units == 0) units += LinearUnits(plan, n);
   }
-  // Blocks have as many units each as the most loaded one, or wait for it.
+  // Blocks have as many units each as the most loaded one, or wait for it; with one each there is
+  // nothing to look ahead to.
   const int64_t blocks = std::max(device.properties.units, 1);
   const int64_t rounds = (units + blocks - 1) / blocks;
-  if (rows * pitch * value_bytes < device.stream_bytes || units * 4 < rounds * blocks * 3)
+  if (rows * pitch * value_bytes < device.stream_bytes || rounds < 2 ||
+      units * 4 < rounds * blocks * 3)
     return false;
   const int64_t row_bytes = StagedRowBytes(shape, value_bytes);
   // x in shared memory if that leaves room for the ring.
@@ -118,9 +120,15 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   skinny.parts = static_cast<int>(
       std::min({FloorPowerOfTwo(kWavesOfUnit / rounds),
                 skinny.token_tiles > 1 ? most_waves / 2 : most_waves, FloorPowerOfTwo(lines)}));
-  // Small blocks even out what multiprocessors have to do; many units make that unnecessary.
+  // Small blocks even out what multiprocessors have to do; many units make that unnecessary. But
+  // small ones that begin early gather where the kernel before has made room: a block for all that
+  // a multiprocessor has to do cannot, if nearly all of them get one.
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
+  const int64_t all = units(skinny.weight_tiles), blocks = (all + rounds - 1) / rounds;
+  if (device.cuda && shape.rows == 1 && rounds * skinny.parts <= most_waves &&
+      10 * blocks >= 9 * multiprocessors)
+    skinny.waves = static_cast<int>(rounds) * skinny.parts;
   if (skinny.staged) {
     const int64_t row_bytes = StagedRowBytes(shape, value_bytes);
     skinny.staged_pitch = row_bytes / value_bytes;

@@ -177,7 +177,8 @@ class Compiler {
     a.pitch = static_cast<int32_t>(PitchOf(shape_.k));
     const int groups = plan_.waves / plan_.parts;
     a.parts_log2 = std::countr_zero(static_cast<unsigned>(plan_.parts));
-    a.groups_log2 = std::countr_zero(static_cast<unsigned>(groups));
+    a.groups = groups;
+    a.groups_inverse = ((1 << 16) + groups - 1) / groups;
     a.out_f32 = OutIsF32() ? 1 : 0;
     a.act = l_.act;
     a.segment_count = static_cast<int32_t>(end - begin);

@@ -5,13 +5,25 @@
 
 namespace vt::gpu {
 
-// Sum of `v` over the threads before this one; `total` is that over all. `scratch`: an int a wave
-// of shared memory, free again when this returns.
+// Who makes a list: the threads of a block, or of its first wave alone, who need not meet.
+template <bool kWaveAlone>
+struct Team {
+  GPU_FN static int rank() { return ::gpu::thread(); }
+  GPU_FN static int size() { return kWaveAlone ? ::gpu::kWave : ::gpu::threads(); }
+};
+
+// Sum of `v` over the threads of the team before this one; `total` is that over all. `scratch`: an
+// int a wave of shared memory, free again when this returns.
+template <bool kWaveAlone>
 GPU_FN int SumBefore(int v, int* scratch, int& total) {
   int sum = v;
   for (int d = 1; d < ::gpu::kWave; d *= 2) {
     const int other = ::gpu::shuffle(sum, ::gpu::lane() < d ? ::gpu::lane() : ::gpu::lane() - d);
     if (::gpu::lane() >= d) sum += other;
+  }
+  if (kWaveAlone) {
+    total = ::gpu::shuffle(sum, ::gpu::kWave - 1);
+    return sum - v;
   }
   if (::gpu::lane() == ::gpu::kWave - 1) scratch[::gpu::wave()] = sum;
   ::gpu::sync();
@@ -77,8 +89,10 @@ struct Dealing {
 // Lanes of the same length; where that costs a lane little more, each token begins in one of its
 // own: a second one would begin only when the first one is done. And tokens of few tiles are better
 // off in one lane each than where they must wait for one another.
+template <bool kWaveAlone>
 GPU_FN Dealing DealingOf(const AttentionListSpec& s, int requests, int tokens, int all_tiles,
                          int* scratch) {
+  using T = Team<kWaveAlone>;
   const int lanes = s.list.lanes, even = (all_tiles + lanes - 1) / lanes;
   const auto lane_tiles = [&](int more) {
     return ::gpu::max(s.least_tiles, (even + more + s.lane_step - 1) / s.lane_step * s.lane_step);
@@ -88,7 +102,7 @@ GPU_FN Dealing DealingOf(const AttentionListSpec& s, int requests, int tokens, i
   for (int i = s.whole_tiles > 0 ? -1 : 0; i < 4; ++i) {
     const int most = i < 0 ? s.whole_tiles : lane_tiles((1 << i) / 2 * s.lane_step);
     int needed = 0, cut = 0;
-    for (int r = ::gpu::thread(); r < requests; r += ::gpu::threads()) {
+    for (int r = T::rank(); r < requests; r += T::size()) {
       const RequestWork w = WorkOf(s, r, requests, tokens);
       const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
       for (int t = w.begin; t < end; ++t) {
@@ -98,7 +112,7 @@ GPU_FN Dealing DealingOf(const AttentionListSpec& s, int requests, int tokens, i
       }
     }
     int total;
-    SumBefore(i < 0 ? cut : needed, scratch, total);
+    SumBefore<kWaveAlone>(i < 0 ? cut : needed, scratch, total);
     if (total <= (i < 0 ? 0 : lanes)) return {most, true};
   }
   return {lane_tiles(0), false};
@@ -106,27 +120,29 @@ GPU_FN Dealing DealingOf(const AttentionListSpec& s, int requests, int tokens, i
 
 // Requests of few tokens: the tiles of keys of all their tokens stand in one row, which is cut into
 // lanes.
+template <bool kWaveAlone>
 GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, int* scratch) {
-  const int rounds = (requests + ::gpu::threads() - 1) / ::gpu::threads();
+  using T = Team<kWaveAlone>;
+  const int rounds = (requests + T::size() - 1) / T::size();
   int all_tiles = 0;
   for (int i = 0; i < rounds; ++i) {
-    const int r = i * ::gpu::threads() + ::gpu::thread();
+    const int r = i * T::size() + T::rank();
     int total;
-    SumBefore(WorkOf(s, r, requests, tokens).decode_tiles, scratch, total);
+    SumBefore<kWaveAlone>(WorkOf(s, r, requests, tokens).decode_tiles, scratch, total);
     all_tiles += total;
   }
   const int lanes = s.list.lanes;
-  const Dealing dealing = DealingOf(s, requests, tokens, all_tiles, scratch);
+  const Dealing dealing = DealingOf<kWaveAlone>(s, requests, tokens, all_tiles, scratch);
   const int lane_tiles = dealing.lane_tiles;
   int tiles_before = 0, items_before = 0, joins_before = 0;
   for (int i = 0; i < rounds; ++i) {
-    const int r = i * ::gpu::threads() + ::gpu::thread();
+    const int r = i * T::size() + T::rank();
     const RequestWork w = WorkOf(s, r, requests, tokens);
     int total;
     const int end = w.decode_tiles == 0 ? w.begin : w.begin + w.tokens;
     int room = 0;
     for (int t = w.begin; t < end; ++t) room += dealing.Room(KeyTiles(KeysOf(s, r, t, t + 1)));
-    int start = tiles_before + SumBefore(room, scratch, total);
+    int start = tiles_before + SumBefore<kWaveAlone>(room, scratch, total);
     tiles_before += total;
     int parts = 0, joined = 0;
     for (int t = w.begin, at = start; t < end; ++t) {
@@ -136,9 +152,9 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
       joined += of_token > 1 ? 1 : 0;
       at += dealing.Room(tiles);
     }
-    int item = items_before + SumBefore(parts, scratch, total);
+    int item = items_before + SumBefore<kWaveAlone>(parts, scratch, total);
     items_before += total;
-    int join = joins_before + SumBefore(joined, scratch, total);
+    int join = joins_before + SumBefore<kWaveAlone>(joined, scratch, total);
     joins_before += total;
     const int cached = w.tokens > 0 ? s.seq_lens[r] - w.tokens : 0;
     for (int t = w.begin; t < end; ++t) {
@@ -168,10 +184,10 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
     }
   }
   const int used = (tiles_before + lane_tiles - 1) / lane_tiles;
-  for (int i = used + ::gpu::thread(); i <= lanes; i += ::gpu::threads()) {
+  for (int i = used + T::rank(); i <= lanes; i += T::size()) {
     s.list.lane_begin[i] = items_before;
   }
-  if (::gpu::thread() == 0) *s.list.join_count = joins_before;
+  if (T::rank() == 0) *s.list.join_count = joins_before;
 }
 
 // Requests of many tokens. Which of equally costly tiles goes first does not matter.
@@ -187,7 +203,7 @@ GPU_FN void ListTiles(const AttentionListSpec& s, int requests, int tokens, int*
     const int mine =
         w.tokens > s.decode_tokens ? (w.tokens + s.tile_tokens - 1) / s.tile_tokens : 0;
     int total;
-    const int at = count + SumBefore(mine, scratch, total);
+    const int at = count + SumBefore<false>(mine, scratch, total);
     for (int j = 0; j < mine; ++j) {
       QueryTile t;
       t.request = r;
@@ -221,7 +237,7 @@ GPU_FN void ListTiles(const AttentionListSpec& s, int requests, int tokens, int*
   for (int begin = 0; begin < kCostClasses; begin += ::gpu::threads()) {
     const int c = begin + ::gpu::thread();
     int total;
-    const int at = before + SumBefore(c < kCostClasses ? classes[c] : 0, scratch, total);
+    const int at = before + SumBefore<false>(c < kCostClasses ? classes[c] : 0, scratch, total);
     if (c < kCostClasses) classes[c] = at;
     before += total;
   }
@@ -243,10 +259,15 @@ GPU_FN void AttentionBegin(const AttentionBeginArgs& a) {
     a.counters[i] = 0;
   }
   if (s.list.items == nullptr) return;  // counters alone
-  ListDecodes(s, a.header->requests, a.header->tokens, scratch);
+  const int requests = a.header->requests, tokens = a.header->tokens;
+  if (requests > ::gpu::kWave) {
+    ListDecodes<false>(s, requests, tokens, scratch);
+  } else if (::gpu::wave() == 0) {
+    ListDecodes<true>(s, requests, tokens, scratch);
+  }
   if (s.tile_tokens > 0) {
     ::gpu::sync();
-    ListTiles(s, a.header->requests, a.header->tokens, scratch);
+    ListTiles(s, requests, tokens, scratch);
   }
 }
 

@@ -89,16 +89,11 @@ class StagedRows {
   }
 
   // `tokens`: rows whose s is written. Ends with a sync().
-
   GPU_FN void Stage(int tokens) {
-    if (kSandwich) {
-      for (int m = row_; m < a_.most_rows; m += rows_at_once_) KeepSquares(m);
-      ::gpu::sync();
-    }
-    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
-      if (kNormed && pending_ >= 0) Finish();
-      pending_sum_ = StageRow(m, tokens);
-      pending_ = m;
+    if (kSandwich && a_.pitch <= step_ && a_.most_rows <= rows_at_once_) {
+      StageAtOnce(tokens);
+    } else {
+      StageByChunks(tokens);
     }
     if (!kScaledLate<T>) Finish();
     ::gpu::sync();
@@ -127,63 +122,101 @@ class StagedRows {
   GPU_FN float last_eps() const { return kSandwich ? a_.eps2 : a_.eps1; }
   GPU_FN bool Whole(int at) const { return a_.packed != 0 && at + kCount <= a_.k; }
 
-  GPU_FN void KeepSquares(int m) {
-    const T* x = EvenRow<const T>(a_.x, m);
-    float sum = 0;
-    for (int at = begin_; at < a_.k; at += step_) {
-      float v[kCount];
-      if (Whole(at)) {
-        LoadPacked(x + at, v);
-      } else {
-        LoadSome(x + at, a_.k - at, v);
-      }
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
+  // What a thread makes kCount staged values of.
+  struct Chunk {
+    float x[kCount], add[kCount], w1[kCount], w[kCount];
+  };
+  GPU_FN void LoadX(const T* row, int at, float (&v)[kCount]) const {
+    if (Whole(at)) {
+      LoadPacked(row + at, v);
+    } else {
+      LoadSome(row + at, a_.k - at, v);
     }
-    Keep(sums_, m, sum);
   }
-
-  GPU_FN float StageRow(int m, int tokens) {
+  // All loads before anything is done with one.
+  GPU_FN Chunk Ask(int m, int at) const {
     const T* x = EvenRow<const T>(a_.x, m);
     const T* r = kSandwich ? EvenRow<const T>(a_.add, m) : nullptr;
-    const float scale = kSandwich ? Scale(sums_, m, a_.eps1) : 1;
-    float sum = 0;
-    for (int at = begin_; at < a_.pitch; at += step_) {
-      // All loads before anything is done with one.
-      float v[kCount], add[kCount], w1[kCount], w[kCount];
-      if (Whole(at)) {
-        LoadPacked(x + at, v);
-        if (kNormed) LoadPacked(last_weight() + at, w);
-        if (kSandwich) {
-          LoadPacked(r + at, add);
-          LoadPacked(a_.weight1 + at, w1);
-        }
-      } else {
-        LoadSome(x + at, a_.k - at, v);
-        if (kNormed) LoadSome(last_weight() + at, a_.k - at, w);
-        if (kSandwich) {
-          LoadSome(r + at, a_.k - at, add);
-          LoadSome(a_.weight1 + at, a_.k - at, w1);
-        }
-      }
+    Chunk c;
+    if (Whole(at)) {
+      LoadPacked(x + at, c.x);
+      if (kNormed) LoadPacked(last_weight() + at, c.w);
       if (kSandwich) {
-        // s as the type holds it.
-#pragma unroll
-        for (int i = 0; i < kCount; ++i)
-          v[i] =
-              ::gpu::to_float(::gpu::from_float<T>(add[i] + v[i] * scale * (w1[i] + a_.offset1)));
-        if (Mine(m, at) && m < tokens) StoreSum(EvenRow<T>(a_.sum, m) + at, a_.k - at, v);
+        LoadPacked(r + at, c.add);
+        LoadPacked(a_.weight1 + at, c.w1);
       }
-      if (kNormed) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          sum += v[i] * v[i];
-          if (kScaledLate<T>) v[i] *= w[i] + last_offset();
-        }
+    } else {
+      LoadSome(x + at, a_.k - at, c.x);
+      if (kNormed) LoadSome(last_weight() + at, a_.k - at, c.w);
+      if (kSandwich) {
+        LoadSome(r + at, a_.k - at, c.add);
+        LoadSome(a_.weight1 + at, a_.k - at, c.w1);
       }
-      StorePacked(rows_ + m * a_.staged_pitch + at, v);
     }
+    return c;
+  }
+  GPU_FN static float SquaresOf(const float (&v)[kCount]) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum += v[i] * v[i];
     return sum;
+  }
+  // Into shared memory; the squares of what the last norm is of. scale: of the first of two.
+  GPU_FN float Put(Chunk& c, int m, int at, int tokens, float scale) const {
+    if (kSandwich) {
+      // s as the type holds it.
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        c.x[i] = ::gpu::to_float(
+            ::gpu::from_float<T>(c.add[i] + c.x[i] * scale * (c.w1[i] + a_.offset1)));
+      if (Mine(m, at) && m < tokens) StoreSum(EvenRow<T>(a_.sum, m) + at, a_.k - at, c.x);
+    }
+    const float squares = kNormed ? SquaresOf(c.x) : 0;
+    if (kNormed && kScaledLate<T>) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) c.x[i] *= c.w[i] + last_offset();
+    }
+    StorePacked(rows_ + m * a_.staged_pitch + at, c.x);
+    return squares;
+  }
+
+  // A row of one chunk a thread stays in registers while the first norm's sum is made.
+  GPU_FN void StageAtOnce(int tokens) {
+    const bool mine = row_ < a_.most_rows, some = mine && begin_ < a_.pitch;
+    Chunk c = {};
+    if (some) c = Ask(row_, begin_);
+    if (mine) Keep(sums_, row_, SquaresOf(c.x));
+    ::gpu::sync();
+    if (!mine) return;
+    const float scale = Scale(sums_, row_, a_.eps1);
+    pending_sum_ = some ? Put(c, row_, begin_, tokens, scale) : 0;
+    pending_ = row_;
+  }
+
+  GPU_FN void StageByChunks(int tokens) {
+    if (kSandwich) {
+      for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+        float sum = 0;
+        for (int at = begin_; at < a_.pitch; at += step_) {
+          float v[kCount];
+          LoadX(EvenRow<const T>(a_.x, m), at, v);
+          sum += SquaresOf(v);
+        }
+        Keep(sums_, m, sum);
+      }
+      ::gpu::sync();
+    }
+    for (int m = row_; m < a_.most_rows; m += rows_at_once_) {
+      if (kNormed && pending_ >= 0) Finish();
+      const float scale = kSandwich ? Scale(sums_, m, a_.eps1) : 1;
+      float sum = 0;
+      for (int at = begin_; at < a_.pitch; at += step_) {
+        Chunk c = Ask(m, at);
+        sum += Put(c, m, at, tokens, scale);
+      }
+      pending_sum_ = sum;
+      pending_ = m;
+    }
   }
 
   // Every block has every row; each writes its share of s.
@@ -241,12 +274,11 @@ struct SkinnyItem {
 template <int kColumns>
 GPU_FN SkinnyItem ItemOf(const SkinnyArgs& a, int first_unit, int i) {
   const int columns = IsActMul(a) ? kColumns / 2 : kColumns;
-  const int groups = 1 << a.groups_log2;
   SkinnyItem item;
   item.column = IsActMul(a) ? i % (kColumns / 2) : i % kColumns;
   i = IsActMul(a) ? i / (kColumns / 2) : i / kColumns;
-  item.group = i & (groups - 1);
-  item.token = i >> a.groups_log2;
+  item.token = i * a.groups_inverse >> 16;
+  item.group = i - item.token * a.groups;
   const int unit = first_unit + item.group;
   item.segment = SegmentOf(a, unit);
   const LinearSegment& segment = a.segments[item.segment];

@@ -28,7 +28,7 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 
   ::gpu::launch_dependents();
-  const int parts = 1 << a.parts_log2, groups = 1 << a.groups_log2;
+  const int parts = 1 << a.parts_log2, groups = a.groups;
   const int group = ::gpu::wave() >> a.parts_log2, part = ::gpu::wave() & (parts - 1);
   const int unit = ::gpu::block() * groups + group;
   const int s = SegmentOf(a, unit);
