@@ -41,9 +41,41 @@ SumWaves WavesOf(const GroupedShape& s, int64_t shared_k, const DeviceFacts& d) 
 }
 
 // As few steps of a wave as a row has.
-PlainExpertShape ShapeFor(int64_t k, const DeviceFacts& d) {
+PlainExpertShape ShapeFor(int64_t k, bool sums, const DeviceFacts& d) {
   const int64_t step = d.properties.wave * 16 / ir::Info(d.value_type).bytes;
-  return k <= kPlainExpertsShort.depth * step ? kPlainExpertsShort : kPlainExpertsLong;
+  const PlainExpertShape brief = sums ? kPlainExpertsSumShort : kPlainExpertsShort;
+  if (k <= brief.depth * step) return brief;
+  return sums ? kPlainExpertsSumLong : kPlainExpertsLong;
+}
+
+// A block that begins finds out what it is to read, then waits for it, while nothing of it is under
+// way. So there are as many blocks as run at once, each with several units of `blocks`.
+int64_t TurnsFor(int64_t blocks, int64_t threads, const DeviceFacts& d) {
+  constexpr int64_t kThreads = 640;  // of a multiprocessor
+  const int64_t at_once = d.properties.units * std::max<int64_t>(1, kThreads / threads);
+  const auto over = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+  const int64_t rounds = over(blocks, at_once * kPlainExpertsTurns);
+  return over(blocks, at_once * rounds);
+}
+
+// But for what goes by blocks and waves.
+PlainExpertArgs ArgsOf(const Context& c, const Grouped& l, const GroupedShape& s) {
+  PlainExpertArgs a;
+  a.header = c.header();
+  a.x = c.RowsOf(l.x);
+  a.out = ViewOf(c, l.out);
+  if (l.residual != ir::kNone) a.residual = ViewOf(c, l.residual);
+  if (l.second != ir::kNone) a.second = ViewOf(c, l.second);
+  a.ids = c.Ints(l.ids);
+  if (l.weights != ir::kNone) a.weights = static_cast<const float*>(c.Address(l.weights));
+  a.count = c.CountOf(l.out);
+  a.k = static_cast<int32_t>(s.k);
+  a.pitch = static_cast<int32_t>(PitchOf(s.k));
+  a.experts = static_cast<int32_t>(s.experts);
+  a.chosen = static_cast<int32_t>(s.chosen);
+  a.shared_x = c.value(l.x).shape.size() == 2 ? 1 : 0;
+  a.act = l.act;
+  return a;
 }
 
 }  // namespace
@@ -85,29 +117,13 @@ bool SupportsPlainExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucke
 }
 
 void CompilePlainExperts(const Context& c, ir::NodeId id) {
-  const ir::Node& n = c.node(id);
-  const Grouped l = ReadGrouped(n);
+  const Grouped l = ReadGrouped(c.node(id));
   const GroupedShape s = ShapeOf(c.plan.graph, l, c.bucket());
   const bool sums = l.weights != ir::kNone, act = l.act != RowFn::kNone;
-  const PlainExpertShape shape = ShapeFor(s.k, c.device);
+  const PlainExpertShape shape = ShapeFor(s.k, sums, c.device);
   if (!c.Aligned(l.x) || (l.shared_x != ir::kNone && !c.Aligned(l.shared_x)))
     return c.Fail(id, "has rows that cannot be read by 16 bytes");
-  PlainExpertArgs a;
-  a.header = c.header();
-  a.x = c.RowsOf(l.x);
-  a.out = ViewOf(c, l.out);
-  if (l.residual != ir::kNone) a.residual = ViewOf(c, l.residual);
-  if (l.second != ir::kNone) a.second = ViewOf(c, l.second);
-  a.ids = c.Ints(l.ids);
-  if (sums) a.weights = static_cast<const float*>(c.Address(l.weights));
-  a.count = c.CountOf(l.out);
-  a.k = static_cast<int32_t>(s.k);
-  a.pitch = static_cast<int32_t>(PitchOf(s.k));
-  a.experts = static_cast<int32_t>(s.experts);
-  a.chosen = static_cast<int32_t>(s.chosen);
-  a.shared_x = c.value(l.x).shape.size() == 2 ? 1 : 0;
-  a.act = l.act;
-
+  PlainExpertArgs a = ArgsOf(c, l, s);
   const int64_t wave = c.device.properties.wave;
   const int64_t size = ir::Info(c.device.value_type).bytes;
   const int64_t rows = act ? shape.rows / 2 : shape.rows;
@@ -126,8 +142,20 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
     if (l.gate != ir::kNone) a.gate = ViewOf(c, l.gate);
   } else if (!l.shared.empty()) {
     a.shared_out = ViewOf(c, l.shared_out);
-    const int64_t units = (c.value(l.shared[0]).shape[0].At(c.bucket()) + rows - 1) / rows;
-    a.shared_blocks = static_cast<int32_t>((units + waves - 1) / waves);
+  }
+  const auto blocks_of = [&](int64_t outputs, int64_t turns) {
+    const int64_t of_block = rows * turns * (sums ? 1 : waves);
+    return (outputs + of_block - 1) / of_block;
+  };
+  const int64_t outputs = c.value(l.matrices[0]).shape[1].At(c.bucket());
+  const int64_t shared_outputs =
+      act && !l.shared.empty() ? c.value(l.shared[0]).shape[0].At(c.bucket()) : 0;
+  const int64_t blocks = (sums ? s.tokens : s.pairs()) * blocks_of(outputs, 1) +
+                         s.tokens * blocks_of(shared_outputs, 1);
+  const int64_t turns = sums || act ? TurnsFor(blocks, waves * wave, c.device) : 1;
+  a.turns = static_cast<int32_t>(turns);
+  if (shared_outputs > 0) {
+    a.shared_blocks = static_cast<int32_t>(blocks_of(shared_outputs, turns));
     a.shared_grid = static_cast<int32_t>((s.tokens * a.shared_blocks + s.pairs() - 1) / s.pairs());
   }
   for (size_t i = 0; i < l.shared.size(); ++i) {
@@ -151,13 +179,13 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
     }
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>(sums ? s.tokens : s.pairs());
-    config.grid_y =
-        static_cast<unsigned>(sums ? a.units : a.shared_grid + (a.units + waves - 1) / waves);
+    const int64_t of_block = turns * (sums ? 1 : waves);
+    config.grid_y = static_cast<unsigned>(a.shared_grid + (a.units + of_block - 1) / of_block);
     config.threads = static_cast<unsigned>(waves * wave);
-    config.shared_bytes =
-        static_cast<unsigned>(sums ? waves * (a.stage * size + shape.rows * 4) : s.k * size);
+    config.shared_bytes = static_cast<unsigned>(
+        sums ? waves * (a.stage * size + turns * shape.rows * 4) : s.k * size);
     config.early = true;
-    const char* kernel = sums ? (shape.rows == 2 ? "experts_sum_2x8" : "experts_sum_4x4")
+    const char* kernel = sums ? (shape.rows == 2 ? "experts_sum_2x6" : "experts_sum_4x3")
                               : (shape.rows == 2 ? "experts_2x8" : "experts_4x4");
     c.Emit(id, kernel, c.device.value_type, config, a);
   }

@@ -78,9 +78,10 @@ PlainExpertArgs ArgsOf(const Header& header, int64_t k, int64_t pitch) {
   return a;
 }
 
-void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, bool shared) {
-  SCOPED_TRACE(fmt::format("{} {}x{} k {} act {} shared {}", ir::Name(type), shape.rows,
-                           shape.depth, k, act, shared));
+void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, bool shared,
+               int turns = 1) {
+  SCOPED_TRACE(fmt::format("{} {}x{} k {} act {} shared {} turns {}", ir::Name(type), shape.rows,
+                           shape.depth, k, act, shared, turns));
   const int64_t pitch = (k + 31) / 32 * 32;
   constexpr int kRows[] = {7, 7, 4};  // of three segments; an act_mul has two
   Values x(type, shared ? kTokens : kPairs, k, pitch + 32, 31, false);
@@ -110,10 +111,11 @@ void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, b
       a.segments[s].first_unit = act ? 0 : a.units;
       if (!act || s == 0) a.units += (kRows[s] + rows - 1) / rows;
     }
-    const int waves = kPlainExpertsThreads / emulated::WaveSize();
+    a.turns = turns;
+    const int of_block = turns * kPlainExpertsThreads / emulated::WaveSize();
     RunKernel(NameOf("experts", shape, type), a,
               {.grid_x = kPairs + kChosen,
-               .grid_y = (a.units + waves - 1) / waves,
+               .grid_y = (a.units + of_block - 1) / of_block,
                .threads = kPlainExpertsThreads,
                .shared_bytes = static_cast<int>(k * x.bytes)});
     const auto dot = [&](int p, size_t s, int row) {
@@ -142,15 +144,16 @@ TEST(PlainExperts, EachRowIsOfTheMatricesThatItsIdNames) {
     for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
       for (const int64_t k : Widths(type, shape.depth)) {
         for (const bool act : {false, true}) CheckRows(type, shape, k, act, k % 64 != 0);
-        CheckRows(type, shape, k, true, k % 64 == 0);
+        for (const int turns : {1, 2, 5}) CheckRows(type, shape, k, true, k % 64 == 0, turns);
       }
     }
   }
 }
 
 // The rows of a shared expert, whose blocks stand before the others and are not a multiple of them.
-void CheckSharedRows(DType type, const PlainExpertShape& shape, int64_t k) {
-  SCOPED_TRACE(fmt::format("{} {}x{} k {}", ir::Name(type), shape.rows, shape.depth, k));
+void CheckSharedRows(DType type, const PlainExpertShape& shape, int64_t k, int turns) {
+  SCOPED_TRACE(
+      fmt::format("{} {}x{} k {} turns {}", ir::Name(type), shape.rows, shape.depth, k, turns));
   constexpr int kRows = 7, kSharedRows = 21;
   const int64_t pitch = (k + 31) / 32 * 32;
   Values x(type, kTokens + 1, k, pitch, 71);
@@ -180,13 +183,14 @@ void CheckSharedRows(DType type, const PlainExpertShape& shape, int64_t k) {
     a.segments[kSharedUp + i].rows = kSharedRows;
   }
   const int rows = shape.rows / 2, waves = kPlainExpertsThreads / emulated::WaveSize();
-  const int grid_x = kPairs + kChosen;
+  const int of_block = rows * waves * turns, grid_x = kPairs + kChosen;
+  a.turns = turns;
   a.units = (kRows + rows - 1) / rows;
-  a.shared_blocks = ((kSharedRows + rows - 1) / rows + waves - 1) / waves;
+  a.shared_blocks = (kSharedRows + of_block - 1) / of_block;
   a.shared_grid = ((kTokens + 1) * a.shared_blocks + grid_x - 1) / grid_x;
   RunKernel(NameOf("experts", shape, type), a,
             {.grid_x = grid_x,
-             .grid_y = a.shared_grid + (a.units + waves - 1) / waves,
+             .grid_y = a.shared_grid + (kRows + of_block - 1) / of_block,
              .threads = kPlainExpertsThreads,
              .shared_bytes = static_cast<int>(k * x.bytes)});
   const double terms = 1e-4 * std::sqrt(static_cast<double>(k));
@@ -214,16 +218,18 @@ void CheckSharedRows(DType type, const PlainExpertShape& shape, int64_t k) {
 TEST(PlainExperts, ASharedOneStandsBesideTheChosen) {
   for (const DType type : kTypes) {
     for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
-      for (const int64_t k : Widths(type, shape.depth)) CheckSharedRows(type, shape, k);
+      for (const int64_t k : Widths(type, shape.depth)) {
+        for (const int turns : {1, 2, 8}) CheckSharedRows(type, shape, k, turns);
+      }
     }
   }
 }
 
 // `waves` of the chosen, and those of a shared expert with `shared_k` values, if any.
-void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves,
+void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves, int turns,
                int64_t shared_k = 0, int shared_waves = 0) {
-  SCOPED_TRACE(fmt::format("{} {}x{} k {} waves {}, shared {} in {}", ir::Name(type), shape.rows,
-                           shape.depth, k, waves, shared_k, shared_waves));
+  SCOPED_TRACE(fmt::format("{} {}x{} k {} waves {} turns {}, shared {} in {}", ir::Name(type),
+                           shape.rows, shape.depth, k, waves, turns, shared_k, shared_waves));
   constexpr int kRows = 9;
   const int64_t pitch = (k + 31) / 32 * 32;
   Values x(type, kPairs, k, k, 41), w(type, kExperts * kRows, k, pitch, 42);
@@ -246,6 +252,7 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves,
     a.segments[0].w = w.memory.data();
     a.segments[0].rows = kRows;
     a.units = (kRows + shape.rows - 1) / shape.rows;
+    a.turns = turns;
     a.stage = static_cast<int32_t>(k);
     if (shared_waves > 0) {
       a.z = z.rows();
@@ -262,9 +269,9 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves,
     const int all = waves + shared_waves;
     RunKernel(NameOf("experts_sum", shape, type), a,
               {.grid_x = kTokens + 1,
-               .grid_y = a.units,
+               .grid_y = (a.units + turns - 1) / turns,
                .threads = all * emulated::WaveSize(),
-               .shared_bytes = all * static_cast<int>(a.stage * x.bytes + shape.rows * 4)});
+               .shared_bytes = all * static_cast<int>(a.stage * x.bytes + turns * shape.rows * 4)});
     for (int t = 0; t < kTokens; ++t) {
       for (int i = 0; i < kRows; ++i) {
         const auto at = static_cast<size_t>(t * kRows + i);
@@ -287,22 +294,23 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves,
 
 TEST(PlainExperts, SumsAreWeightedAndAdded) {
   for (const DType type : kTypes) {
-    for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
+    for (const PlainExpertShape& shape : {kPlainExpertsSumLong, kPlainExpertsSumShort}) {
       const std::vector<int64_t> widths = Widths(type, shape.depth);
       for (size_t i = 0; i < widths.size(); ++i)
-        CheckSums(type, shape, widths[i], static_cast<int>(i) + 1);
+        for (const int turns : {1, 2, 8})
+          CheckSums(type, shape, widths[i], static_cast<int>(i) + 1, turns);
     }
   }
 }
 
 TEST(PlainExperts, SumsHaveASharedOneAmongThem) {
   for (const DType type : kTypes) {
-    for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
+    for (const PlainExpertShape& shape : {kPlainExpertsSumLong, kPlainExpertsSumShort}) {
       const std::vector<int64_t> widths = Widths(type, shape.depth);
       for (const int64_t k : widths) {
-        CheckSums(type, shape, k, 3, 8, 1);
-        CheckSums(type, shape, k, 1, 200, 2);
-        CheckSums(type, shape, k, 2, widths[2] + 72, 1);
+        CheckSums(type, shape, k, 3, 1, 8, 1);
+        CheckSums(type, shape, k, 1, 2, 200, 2);
+        CheckSums(type, shape, k, 2, 3, widths[2] + 72, 1);
       }
     }
   }
