@@ -9,14 +9,19 @@ namespace tests {
 using namespace vt::ir;  // NOLINT: this file is written in the IR's words
 
 bool CountsAsX(const Graph& g, const Node& node, ValueId input) {
+  // With a shared expert's matrices among those of the chosen.
+  const bool shared = node.op == Op::kExpertsActMul || node.op == Op::kExpertsDown ||
+                      node.op == Op::kExpertsDownUngated;
   const bool grouped = node.op == Op::kGroupedLinear || node.op == Op::kGroupedLinearActMul ||
                        node.op == Op::kGroupedLinearSum || node.op == Op::kGroupedLinearSumAdd ||
-                       node.op == Op::kGroupedLinearSumAddAdd;
+                       node.op == Op::kGroupedLinearSumAddAdd || shared;
   const DType x = g.value(node.inputs[0]).dtype;
-  const bool heads = node.op == Op::kHeadLinear || node.op == Op::kLatentQuery;
+  const bool heads =
+      node.op == Op::kHeadLinear || node.op == Op::kLatentQuery || node.op == Op::kLatentQueryWrite;
+  const size_t dimensions = g.value(input).shape.size();
   return (grouped || heads || node.op == Op::kLinear || node.op == Op::kLinearAdd) &&
          input != node.inputs[0] && (x == DType::kBF16 || x == DType::kF16) &&
-         g.value(input).shape.size() == (grouped || heads ? 3 : 2) &&
+         (dimensions == (grouped || heads ? 3 : 2) || (shared && dimensions == 2)) &&
          g.value(input).kind == ValueKind::kWeight;
 }
 

@@ -134,11 +134,13 @@ void AddGroupedLinears(std::vector<OpCase>& cases) {
   Add(cases, shared.Finish({shared.b.Add(y, z)}, TokenSteps()));
 }
 
+enum class SharedGate { kNone, kFirst, kLast };  // made before the shared expert, or behind it
+
 // A sparse layer's second half: from the norm to the sum with what came in, with a shared expert of
 // another width or without.
 OpCase ExpertBlock(const std::string& name, int64_t experts, int64_t chosen, int64_t k, int64_t n,
                    int64_t shared, DType up, DType down, RouterAttrs router,
-                   std::vector<OpStep> steps, bool gate_first = false) {
+                   std::vector<OpStep> steps, SharedGate gated = SharedGate::kLast) {
   CaseBuilder c(name);
   const ValueId x = c.X(k);
   const ValueId h = c.b.RmsNorm(x, c.Vector("norm", k), 1e-6f, 1);
@@ -158,11 +160,13 @@ OpCase ExpertBlock(const std::string& name, int64_t experts, int64_t chosen, int
     const auto gate = [&] {
       return c.b.Act(c.Linear(h, "shared.router", 1, k, DType::kF32), Activation::kSigmoid);
     };
-    const ValueId first = gate_first ? gate() : kNone;
+    const ValueId first = gated == SharedGate::kFirst ? gate() : kNone;
     const ValueId shared_gate = c.Linear(h, "shared.gate", shared, k, down),
                   shared_up = c.Linear(h, "shared.up", shared, k, down);
     const ValueId z = c.Linear(mlp(shared_gate, shared_up), "shared.down", k, shared, up);
-    y = c.b.Add(y, c.b.ScaleRows(z, gate_first ? first : gate()));
+    y = c.b.Add(y, gated == SharedGate::kNone
+                       ? z
+                       : c.b.ScaleRows(z, gated == SharedGate::kFirst ? first : gate()));
   }
   const ValueId sum = c.b.Add(x, y);
   // The next layer's norm and sum read it too.
@@ -178,7 +182,8 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
   add(ExpertBlock("expert_block.plain", 9, 2, 256, 256, 0, q4, q6, {.normalise = true}, steps));
   add(ExpertBlock("expert_block.shared", 9, 3, 256, 256, 512, q4, q6, {}, steps));
   add(ExpertBlock("expert_block.shared_narrow", 40, 8, 256, 512, 256, q6, q4,
-                  {.sigmoid = true, .normalise = true, .scale = 2.5f, .bias = true}, steps, true));
+                  {.sigmoid = true, .normalise = true, .scale = 2.5f, .bias = true}, steps,
+                  SharedGate::kFirst));
   add(ExpertBlock("expert_block.bias", 12, 5, 96, 160, 0, q8, DType::kQ4_0,
                   {.sigmoid = true, .groups = 3, .top_groups = 2, .bias = true}, steps));
   add(ExpertBlock("expert_block.one", 1, 1, 64, 32, 32, DType::kIQ4_NL, DType::kQ5_1, {}, steps));
@@ -192,6 +197,22 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
   add(ExpertBlock("expert_block.mixed", 12, 4, 64, 64, 32, brain, q8, {}, steps));
   add(ExpertBlock("expert_block.long_bf16", 3, 2, 64, 2176, 0, brain, brain, {}, {{{1}}, {{2}}}));
   add(ExpertBlock("expert_block.wide_bf16", 5, 2, 2176, 40, 0, brain, brain, {}, {{{1}}, {{2}}}));
+  // A shared expert without a gate: of several waves, narrower than the others, of rows that are no
+  // whole 16 bytes, beside more experts than a block has waves, of rows in several turns.
+  const auto ungated = [&](const char* name, int64_t experts, int64_t chosen, int64_t k, int64_t n,
+                           int64_t shared, DType t, std::vector<OpStep> of) {
+    add(ExpertBlock(fmt::format("expert_block.ungated_{}_{}", name, Name(t)), experts, chosen, k, n,
+                    shared, t, t, {}, std::move(of), SharedGate::kNone));
+  };
+  for (const DType t : {half, brain}) {
+    ungated("wider", 9, 3, 256, 88, 200, t, steps);
+    ungated("narrow", 6, 2, 96, 136, 40, t, steps);
+    ungated("odd", 6, 2, 64, 64, 36, t, {{{1}}, {{4}}});
+    ungated("many", 23, 11, 64, 32, 96, t, {{{1}}, {{2}}});
+    ungated("long", 5, 2, 64, 1160, 2312, t, {{{1}}, {{3}, 1}});
+  }
+  add(ExpertBlock("expert_block.ungated_q4", 9, 3, 256, 256, 512, q4, q6, {}, {{{1}}, {{2}}},
+                  SharedGate::kNone));
   for (const auto& [a, b] :
        std::vector<std::pair<DType, DType>>{{DType::kQ3_K, DType::kQ5_K}, {DType::kQ5_K, q6}}) {
     add(ExpertBlock(fmt::format("expert_block.{}.{}", Name(a), Name(b)), 5, 2, 256, 256, 256, a, b,

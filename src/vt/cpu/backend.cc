@@ -94,6 +94,7 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     // These save launches, which are cheap here.
     case Op::kLatentWrite:
     case Op::kLatentQuery:
+    case Op::kLatentQueryWrite:
     case Op::kRopeKvWrite:
     case Op::kNormRopeKvWrite:
     case Op::kRopeAttention:
@@ -114,6 +115,8 @@ bool CpuBackend::Supports(const ir::Graph& graph, const ir::Node& node, const ir
     case Op::kGroupedLinearSumAdd:
     case Op::kGroupedLinearSumAddAdd:
     case Op::kExpertsDown:
+    case Op::kExpertsActMul:
+    case Op::kExpertsDownUngated:
       return false;
     default:
       return true;

@@ -33,6 +33,12 @@ struct HeadLinearArgs {
   const float* table = nullptr;  // [positions][(x.width - k) / 2] (cos, sin), or none
   int32_t interleaved = 0;
 };
+// Both in one launch: the first `writes` blocks write.
+struct LatentQueryArgs {
+  HeadLinearArgs query;
+  LatentWriteArgs write;
+  int32_t writes = 0;
+};
 // Tokens and columns of a block: with few tokens its waves share the sums of 16 by 16.
 constexpr int HeadTokens(bool many) { return many ? 32 : 16; }
 constexpr int HeadColumns(bool many) { return many ? 64 : 16; }

@@ -170,7 +170,7 @@ bool SupportsLinear(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
 const ir::AttentionAttrs* AttentionAttrsOf(const ir::Node& n);
 bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);
-bool SupportsLatent(const ir::Graph& g, const ir::Node& n);
+bool SupportsLatent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b);
 bool SupportsEntries(const ir::Graph& g, const ir::Node& n, const DeviceFacts& d);
 bool SupportsRecurrent(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
                        const DeviceFacts& d);

@@ -30,7 +30,15 @@ Grouped ReadGrouped(const ir::Node& n) {
     case Op::kGroupedLinearSum:
       l.weights = n.inputs[first++];
       break;
+    case Op::kExpertsDownUngated:
+      l.residual = n.inputs[6];
+      l.shared = {n.inputs[5]};
+      l.shared_x = n.inputs[4];
+      end = 4;
+      l.weights = n.inputs[first++];
+      break;
     case Op::kExpertsUp:
+    case Op::kExpertsActMul:
       l.shared = {n.inputs[4], n.inputs[5]};
       l.shared_out = n.outputs[1];
       end = 4;

@@ -429,7 +429,8 @@ bool SupportsExperts(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b,
   const Grouped l = ReadGrouped(n);
   const auto quantised = [&](ir::ValueId w) { return IsQuantMatrix(g.value(w)); };
   if (g.value(l.x).dtype == DType::kQ8_A32) {
-    if (l.second != ir::kNone) return false;
+    if (l.second != ir::kNone || n.op == Op::kExpertsActMul || n.op == Op::kExpertsDownUngated)
+      return false;
     if (!std::all_of(l.matrices.begin(), l.matrices.end(), quantised) ||
         !std::all_of(l.shared.begin(), l.shared.end(), quantised))
       return false;

@@ -78,9 +78,10 @@ PlainExpertArgs ArgsOf(const Header& header, int64_t k, int64_t pitch) {
   return a;
 }
 
-void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, bool shared) {
-  SCOPED_TRACE(fmt::format("{} {}x{} k {} act {} shared {}", ir::Name(type), shape.rows,
-                           shape.depth, k, act, shared));
+void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, bool shared,
+               int turns = 1) {
+  SCOPED_TRACE(fmt::format("{} {}x{} k {} act {} shared {} turns {}", ir::Name(type), shape.rows,
+                           shape.depth, k, act, shared, turns));
   const int64_t pitch = (k + 31) / 32 * 32;
   constexpr int kRows[] = {7, 7, 4};  // of three segments; an act_mul has two
   Values x(type, shared ? kTokens : kPairs, k, pitch + 32, 31, false);
@@ -110,10 +111,11 @@ void CheckRows(DType type, const PlainExpertShape& shape, int64_t k, bool act, b
       a.segments[s].first_unit = act ? 0 : a.units;
       if (!act || s == 0) a.units += (kRows[s] + rows - 1) / rows;
     }
-    const int waves = kPlainExpertsThreads / emulated::WaveSize();
+    a.turns = turns;
+    const int of_block = turns * kPlainExpertsThreads / emulated::WaveSize();
     RunKernel(NameOf("experts", shape, type), a,
               {.grid_x = kPairs + kChosen,
-               .grid_y = (a.units + waves - 1) / waves,
+               .grid_y = (a.units + of_block - 1) / of_block,
                .threads = kPlainExpertsThreads,
                .shared_bytes = static_cast<int>(k * x.bytes)});
     const auto dot = [&](int p, size_t s, int row) {
@@ -142,18 +144,98 @@ TEST(PlainExperts, EachRowIsOfTheMatricesThatItsIdNames) {
     for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
       for (const int64_t k : Widths(type, shape.depth)) {
         for (const bool act : {false, true}) CheckRows(type, shape, k, act, k % 64 != 0);
-        CheckRows(type, shape, k, true, k % 64 == 0);
+        for (const int turns : {1, 2, 5}) CheckRows(type, shape, k, true, k % 64 == 0, turns);
       }
     }
   }
 }
 
-void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) {
+// The rows of a shared expert, whose blocks stand before the others and are not a multiple of them.
+void CheckSharedRows(DType type, const PlainExpertShape& shape, int64_t k, int turns) {
   SCOPED_TRACE(
-      fmt::format("{} {}x{} k {} waves {}", ir::Name(type), shape.rows, shape.depth, k, waves));
+      fmt::format("{} {}x{} k {} turns {}", ir::Name(type), shape.rows, shape.depth, k, turns));
+  constexpr int kRows = 7, kSharedRows = 21;
+  const int64_t pitch = (k + 31) / 32 * 32;
+  Values x(type, kTokens + 1, k, pitch, 71);
+  std::vector<Values> w, shared;
+  for (uint32_t i = 0; i < 2; ++i) {
+    w.emplace_back(type, kExperts * kRows, k, pitch, 72 + i);
+    shared.emplace_back(type, kSharedRows, k, pitch, 74 + i);
+  }
+  Values y(type, kPairs + kChosen, kRows, kRows, 76),
+      z(DType::kF32, kTokens + 1, kSharedRows, kSharedRows + 1, 77);
+  std::vector<int32_t> ids = kIds;
+  ids.resize(kPairs + kChosen, 0);
+  const Header header = Tokens(kTokens);
+  PlainExpertArgs a = ArgsOf(header, k, pitch);
+  a.ids = ids.data();
+  a.x = x.rows();
+  a.out = y.view();
+  a.shared_out = z.view();
+  a.count = {Of::kTokens, kChosen};
+  a.shared_x = 1;
+  a.act = RowFn::kSilu;
+  a.segment_count = 2;
+  for (size_t i = 0; i < 2; ++i) {
+    a.segments[i].w = w[i].memory.data();
+    a.segments[i].rows = kRows;
+    a.segments[kSharedUp + i].w = shared[i].memory.data();
+    a.segments[kSharedUp + i].rows = kSharedRows;
+  }
+  const int rows = shape.rows / 2, waves = kPlainExpertsThreads / emulated::WaveSize();
+  const int of_block = rows * waves * turns, grid_x = kPairs + kChosen;
+  a.turns = turns;
+  a.units = (kRows + rows - 1) / rows;
+  a.shared_blocks = (kSharedRows + of_block - 1) / of_block;
+  a.shared_grid = ((kTokens + 1) * a.shared_blocks + grid_x - 1) / grid_x;
+  RunKernel(NameOf("experts", shape, type), a,
+            {.grid_x = grid_x,
+             .grid_y = a.shared_grid + (kRows + of_block - 1) / of_block,
+             .threads = kPlainExpertsThreads,
+             .shared_bytes = static_cast<int>(k * x.bytes)});
+  const double terms = 1e-4 * std::sqrt(static_cast<double>(k));
+  const auto check = [&](Values& got, int row, int i, double gate, double up) {
+    const double want = gate / (1 + std::exp(-gate)) * up;
+    ASSERT_NEAR(got.at(row, i), want, Near(got.type, want) + terms) << row << ", " << i;
+  };
+  for (int p = 0; p < kPairs; ++p) {
+    const int id = kIds[static_cast<size_t>(p)];
+    const auto dot = [&](size_t s, int i) {
+      return id < 0 || id >= kExperts ? 0.0
+                                      : Dot(x.values, p / kChosen, w[s].values, id * kRows + i, k);
+    };
+    for (int i = 0; i < kRows; ++i) check(y, p, i, dot(0, i), dot(1, i));
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int i = 0; i < kSharedRows; ++i)
+      check(z, t, i, Dot(x.values, t, shared[0].values, i, k),
+            Dot(x.values, t, shared[1].values, i, k));
+  }
+  for (int i = 0; i < kSharedRows; ++i)
+    ASSERT_EQ(z.at(kTokens, i), z.values[static_cast<size_t>(kTokens * kSharedRows + i)]);
+}
+
+TEST(PlainExperts, ASharedOneStandsBesideTheChosen) {
+  for (const DType type : kTypes) {
+    for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
+      for (const int64_t k : Widths(type, shape.depth)) {
+        for (const int turns : {1, 2, 8}) CheckSharedRows(type, shape, k, turns);
+      }
+    }
+  }
+}
+
+// `waves` of the chosen, and those of a shared expert with `shared_k` values, if any.
+void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves, int turns,
+               int64_t shared_k = 0, int shared_waves = 0) {
+  SCOPED_TRACE(fmt::format("{} {}x{} k {} waves {} turns {}, shared {} in {}", ir::Name(type),
+                           shape.rows, shape.depth, k, waves, turns, shared_k, shared_waves));
   constexpr int kRows = 9;
   const int64_t pitch = (k + 31) / 32 * 32;
   Values x(type, kPairs, k, k, 41), w(type, kExperts * kRows, k, pitch, 42);
+  const int64_t shared_pitch = (shared_k + 31) / 32 * 32;
+  Values z(type, kTokens + 1, shared_k, shared_k, 46), s(type, kRows, shared_k, shared_pitch, 47),
+      gate(type, kTokens + 1, 1, 2, 48);
   const std::vector<float> weights = {0.5f, 2, -1, 3, 0.25f, 1, 0, 1.5f, -0.5f};
   for (const bool adds : {false, true}) {
     Values y(adds ? DType::kF32 : type, kTokens + 1, kRows, kRows, 43),
@@ -170,11 +252,26 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) 
     a.segments[0].w = w.memory.data();
     a.segments[0].rows = kRows;
     a.units = (kRows + shape.rows - 1) / shape.rows;
+    a.turns = turns;
+    a.stage = static_cast<int32_t>(k);
+    if (shared_waves > 0) {
+      a.z = z.rows();
+      if (adds) a.gate = gate.view();
+      a.segments[kSharedDown].w = s.memory.data();
+      a.segments[kSharedDown].rows = kRows;
+      a.shared_waves = shared_waves;
+      a.shared_k = static_cast<int32_t>(shared_k);
+      a.shared_pitch = static_cast<int32_t>(shared_pitch);
+      a.shared_part =
+          static_cast<int32_t>((shared_k + shared_waves - 1) / shared_waves + 63) / 64 * 64;
+      a.stage = std::max(a.stage, a.shared_part);
+    }
+    const int all = waves + shared_waves;
     RunKernel(NameOf("experts_sum", shape, type), a,
               {.grid_x = kTokens + 1,
-               .grid_y = a.units,
-               .threads = waves * emulated::WaveSize(),
-               .shared_bytes = waves * static_cast<int>(k * x.bytes + shape.rows * 4)});
+               .grid_y = (a.units + turns - 1) / turns,
+               .threads = all * emulated::WaveSize(),
+               .shared_bytes = all * static_cast<int>(a.stage * x.bytes + turns * shape.rows * 4)});
     for (int t = 0; t < kTokens; ++t) {
       for (int i = 0; i < kRows; ++i) {
         const auto at = static_cast<size_t>(t * kRows + i);
@@ -184,7 +281,9 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) 
           if (id >= 0 && id < kExperts)
             want += weights[static_cast<size_t>(p)] * Dot(x.values, p, w.values, id * kRows + i, k);
         }
-        const double terms = std::sqrt(static_cast<double>(k));
+        if (shared_waves > 0)
+          want += (adds ? gate.at(t, 0) : 1) * Dot(z.values, t, s.values, i, shared_k);
+        const double terms = std::sqrt(static_cast<double>(k + shared_k));
         ASSERT_NEAR(y.at(t, i), want, Near(y.type, want) + terms * 1e-4) << t << ", " << i;
       }
     }
@@ -195,10 +294,24 @@ void CheckSums(DType type, const PlainExpertShape& shape, int64_t k, int waves) 
 
 TEST(PlainExperts, SumsAreWeightedAndAdded) {
   for (const DType type : kTypes) {
-    for (const PlainExpertShape& shape : {kPlainExpertsLong, kPlainExpertsShort}) {
+    for (const PlainExpertShape& shape : {kPlainExpertsSumLong, kPlainExpertsSumShort}) {
       const std::vector<int64_t> widths = Widths(type, shape.depth);
       for (size_t i = 0; i < widths.size(); ++i)
-        CheckSums(type, shape, widths[i], static_cast<int>(i) + 1);
+        for (const int turns : {1, 2, 8})
+          CheckSums(type, shape, widths[i], static_cast<int>(i) + 1, turns);
+    }
+  }
+}
+
+TEST(PlainExperts, SumsHaveASharedOneAmongThem) {
+  for (const DType type : kTypes) {
+    for (const PlainExpertShape& shape : {kPlainExpertsSumLong, kPlainExpertsSumShort}) {
+      const std::vector<int64_t> widths = Widths(type, shape.depth);
+      for (const int64_t k : widths) {
+        CheckSums(type, shape, k, 3, 1, 8, 1);
+        CheckSums(type, shape, k, 1, 2, 200, 2);
+        CheckSums(type, shape, k, 2, 3, widths[2] + 72, 1);
+      }
     }
   }
 }

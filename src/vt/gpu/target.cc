@@ -49,6 +49,7 @@ Family FamilyOf(Op op) {
       return Family::kAttention;
     case Op::kHeadLinear:
     case Op::kLatentQuery:
+    case Op::kLatentQueryWrite:
     case Op::kLatentWrite:
       return Family::kLatent;
     case Op::kTokenFeed:
@@ -70,6 +71,8 @@ Family FamilyOf(Op op) {
     case Op::kGroupedLinearSumAdd:
     case Op::kGroupedLinearSumAddAdd:
     case Op::kExpertsDown:
+    case Op::kExpertsActMul:
+    case Op::kExpertsDownUngated:
       return Family::kExperts;
     case Op::kCausalConv:
     case Op::kGatedDelta:
@@ -135,7 +138,7 @@ bool GpuTarget::Supports(const ir::Graph& graph, const ir::Node& node,
     case Family::kExperts:
       return SupportsExperts(graph, node, bucket, facts_);
     case Family::kLatent:
-      return SupportsLatent(graph, node);
+      return SupportsLatent(graph, node, bucket);
     case Family::kRecurrent:
       return SupportsRecurrent(graph, node, bucket, facts_);
     case Family::kEntries:

@@ -49,14 +49,19 @@ bool GateAndUp(std::span<const Attrs> parts) {
          up.begin == gate.size && up.size == gate.size;
 }
 
-// Slices that follow each other from the start, the second rotated in full.
+// Slices that follow each other from the start, the second rotated in full: parts 0, 2 and 3.
 bool WholeRow(std::span<const Attrs> parts) {
   const auto &first = parts[0].as<SliceAttrs>(), &second = parts[2].as<SliceAttrs>();
   return first.begin == 0 && second.begin == first.size &&
          parts[3].as<RopeAttrs>().rotary_dim == second.size;
 }
 
-// The same, of a grouped one at the beginning.
+// The same of each of two.
+bool WholeRows(std::span<const Attrs> parts) {
+  return WholeRow(parts.first(5)) && WholeRow(parts.subspan(5));
+}
+
+// Gate and up, of a grouped one at the beginning.
 bool ExpertsGateAndUp(std::span<const Attrs> parts) {
   return GateAndUp(parts.first(5)) && AllInt8(parts);
 }
@@ -64,6 +69,10 @@ bool ExpertsGateAndUp(std::span<const Attrs> parts) {
 bool SharedGateAndUp(std::span<const Attrs> parts) {
   return ExpertsGateAndUp(parts) && GateAndUp(parts.subspan(6, 5)) &&
          parts[3].as<UnaryAttrs>() == parts[9].as<UnaryAttrs>();
+}
+bool PlainSharedGateAndUp(std::span<const Attrs> parts) {
+  return GateAndUp(parts.first(5)) && GateAndUp(parts.last(5)) &&
+         parts[3].as<UnaryAttrs>() == parts[8].as<UnaryAttrs>();
 }
 
 // Values that see no further than themselves, so that those of a step can be read where they are
@@ -88,6 +97,36 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kQuantize, {10}}},
        {5, 11},
        SharedGateAndUp},
+      {Op::kLatentQueryWrite,
+       7,
+       {{Op::kSlice, {~0}},
+        {Op::kHeadLinear, {0, ~1}},
+        {Op::kSlice, {~0}},
+        {Op::kRope, {2, ~2}},
+        {Op::kConcat, {1, 3}},
+        {Op::kSlice, {~3}},
+        {Op::kRmsNorm, {5, ~4}},
+        {Op::kSlice, {~3}},
+        {Op::kRope, {7, ~2}},
+        {Op::kConcat, {6, 8}},
+        {Op::kKvWrite, {~5, 9, ~6}},
+        {Op::kAttention, {4, 10, kAny, kAny, kAny, kAny}, true}},
+       {4, 10},
+       WholeRows},
+      {Op::kExpertsActMul,
+       6,
+       {{Op::kGroupedLinear, {~0, ~1, ~2, ~3}},
+        {Op::kSlice, {0}},
+        {Op::kSlice, {0}},
+        {Op::kUnary, {2}},
+        {Op::kMul, {3, 1}},
+        {Op::kLinear, {~0, ~4, ~5}},
+        {Op::kSlice, {5}},
+        {Op::kSlice, {5}},
+        {Op::kUnary, {7}},
+        {Op::kMul, {8, 6}}},
+       {4, 9},
+       PlainSharedGateAndUp},
       {Op::kNormAddNormLinearActMul,
        4,
        {{Op::kRmsNorm, {~0, ~1}},
@@ -207,6 +246,15 @@ const std::array<FusedDefinition, kOpCount - kPrimitiveCount>& Table() {
         {Op::kMul, {3, 1}}},
        {4},
        GateAndUp},
+      {Op::kExpertsDownUngated,
+       7,
+       {{Op::kGroupedLinear, {~0, ~1, ~3}},
+        {Op::kExpertSum, {0, ~2}},
+        {Op::kLinear, {~4, ~5}},
+        {Op::kAdd, {1, 2}},
+        {Op::kAdd, {~6, 3}}},
+       {4},
+       OneExpertMatrix},
       {Op::kActMulQuantizeLinearAdd,
        4,
        {{Op::kUnary, {~0}},

@@ -118,6 +118,9 @@ namespace vt::ir {
   X(LatentQuery, "latent_query", FusedAttrs,                                                      \
     "(x [T, H, K + R], w [H, N, K], positions) -> [T, H, N + R]: head_linear(x[.. K], w), "       \
     "rope(x[K ..])")                                                                              \
+  X(LatentQueryWrite, "latent_query_write", FusedAttrs,                                           \
+    "(x, w, positions, y, w_norm, state, slots) -> (latent_query(x, w, positions), state): that " \
+    "and latent_write(y, w_norm, positions, state, slots)")                                       \
   X(RmsNormLinear, "rms_norm_linear", FusedAttrs,                                                 \
     "(x, w, W0.., b0..) -> linear(rms_norm(x, w), W0.., b0..)")                                   \
   X(GatedDeltaNet, "gated_delta_net", FusedAttrs,                                                 \
@@ -153,6 +156,9 @@ namespace vt::ir {
   X(ExpertsUp, "experts_up", FusedAttrs,                                                          \
     "(x, ids, W0, W1, S0, S1) -> (grouped_linear_act_mul_quantize, the same by a shared expert: " \
     "quantize(linear_act_mul(x, S0, S1)))")                                                       \
+  X(ExpertsActMul, "experts_act_mul", FusedAttrs,                                                 \
+    "(x, ids, W0, W1, S0, S1) -> (grouped_linear_act_mul, the same by a shared expert: "          \
+    "linear_act_mul(x, S0, S1))")                                                                 \
   X(GroupedLinearSumAdd, "grouped_linear_sum_add", FusedAttrs,                                    \
     "(x, ids, weights, W, r) -> r + grouped_linear_sum(x, ids, weights, W)")                      \
   X(GroupedLinearSumAddAdd, "grouped_linear_sum_add_add", FusedAttrs,                             \
@@ -160,7 +166,9 @@ namespace vt::ir {
     "shared expert")                                                                              \
   X(ExpertsDown, "experts_down", FusedAttrs,                                                      \
     "(x, ids, weights, W, z, S, gate, r) -> r + grouped_linear_sum(x, ids, weights, W) + gate * " \
-    "linear(z, S)")
+    "linear(z, S)")                                                                               \
+  X(ExpertsDownUngated, "experts_down_ungated", FusedAttrs,                                       \
+    "(x, ids, weights, W, z, S, r) -> r + grouped_linear_sum(x, ids, weights, W) + linear(z, S)")
 
 enum class Op : uint8_t {
 #define VT_OP(id, ...) k##id,
@@ -190,6 +198,7 @@ constexpr StateWrite WriteOf(Op op) {
   if (op == Op::kGatedDelta) return {5, 1};
   if (op == Op::kGatedDeltaNet) return {2, 1};
   if (op == Op::kLatentWrite) return {3, 0};
+  if (op == Op::kLatentQueryWrite) return {5, 1};
   if (op == Op::kRopeKvWrite || op == Op::kNormRopeKvWrite || op == Op::kRopeAttention ||
       op == Op::kNormRopeAttention)
     return {4, 1};

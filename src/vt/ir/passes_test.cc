@@ -171,7 +171,8 @@ TEST(MergeLinears, MergesExpertsByTheirIds) {
 TEST(Lower, ExpertsAndTheSharedOneReadOneQuantisedValue) {
   FakeTarget target;
   target.lacks = {Op::kGroupedLinearActMul, Op::kLinearActMul, Op::kGroupedLinearActMulQuantize,
-                  Op::kExpertsUp,           Op::kNormRouter,   Op::kActMulQuantizeLinearAdd};
+                  Op::kExpertsUp,           Op::kNormRouter,   Op::kActMulQuantizeLinearAdd,
+                  Op::kExpertsActMul};
   const Plan plan = Lower(ExpertBlock(), target, kBucket);
   const Graph& g = plan.graph;
   const Node* experts = Find(g, Op::kGroupedLinear, "experts.gate+up");
@@ -220,14 +221,15 @@ TEST(Lower, ExpertsAreTwoNodesBehindTheirRouter) {
   ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
   EXPECT_EQ(CountNodes(g, Op::kNormRouter), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kExpertsUp), 1) << Dump(g);
-  EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSumAddAdd), 1) << Dump(g);
+  EXPECT_EQ(CountNodes(g, Op::kExpertsDownUngated), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter), 0) << Dump(g);
 }
 
 TEST(Lower, ExpertsAreTwoNodesWhereNothingIsQuantisedWithin) {
   FakeTarget target;
-  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearSumAdd,
-                  Op::kGroupedLinearSumAddAdd};
+  target.lacks = {Op::kExpertsUp,           Op::kGroupedLinearActMulQuantize,
+                  Op::kExpertsActMul,       Op::kExpertsDownUngated,
+                  Op::kGroupedLinearSumAdd, Op::kGroupedLinearSumAddAdd};
   const Graph g = Lower(ExpertBlock(), target, kBucket).graph;
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearActMul), 1) << Dump(g);
   EXPECT_EQ(CountNodes(g, Op::kGroupedLinearSum), 1) << Dump(g);
@@ -236,7 +238,8 @@ TEST(Lower, ExpertsAreTwoNodesWhereNothingIsQuantisedWithin) {
 
 TEST(SplitLinears, ExpertsThatNothingFusesWithAreApartAgain) {
   FakeTarget target;
-  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize, Op::kGroupedLinearActMul};
+  target.lacks = {Op::kExpertsUp, Op::kExpertsActMul, Op::kGroupedLinearActMulQuantize,
+                  Op::kGroupedLinearActMul};
   target.quantise = false;
   const Graph g = Lower(ExpertBlock(), target, kBucket).graph;
   ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
@@ -276,29 +279,42 @@ TEST(SplitLinears, RowsOfManyTokensStayAligned) {
   EXPECT_EQ(many.value(a->inputs[2]).name, "a.bias");
 }
 
-// Of plain weights: the router needs the norm's row, which stays as it is.
+// Of plain weights: the router needs the norm's row, which stays as it is. The shared expert stands
+// beside the chosen ones, or apart where a target has no op for both.
 TEST(Lower, ExpertsOfPlainValuesAreTwoNodesBehindTheirRouter) {
-  const Graph g = Lower(ExpertBlock(DType::kBF16), FakeTarget(), kBucket).graph;
-  ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
-  const Node* router = Find(g, Op::kRmsNormRouter);
-  ASSERT_NE(router, nullptr) << Dump(g);
-  ASSERT_EQ(router->outputs.size(), 3u);
-  const Node* up = Find(g, Op::kGroupedLinearActMul);
-  ASSERT_NE(up, nullptr) << Dump(g);
-  EXPECT_EQ(up->inputs[0], router->outputs[0]);
-  EXPECT_EQ(up->inputs[1], router->outputs[2]);
-  const Node* down = Find(g, Op::kGroupedLinearSumAddAdd);
-  ASSERT_NE(down, nullptr) << Dump(g);
-  EXPECT_EQ(down->inputs[2], router->outputs[1]);
-  EXPECT_EQ(g.value(down->inputs[4]).name, "shared.down");
-  EXPECT_EQ(CountNodes(g, Op::kAdd), 0);
-  EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter) + CountNodes(g, Op::kRmsNorm), 0)
-      << Dump(g);
+  for (const bool apart : {false, true}) {
+    FakeTarget target;
+    if (apart) target.lacks = {Op::kExpertsActMul, Op::kExpertsDownUngated};
+    const Graph g = Lower(ExpertBlock(DType::kBF16), target, kBucket).graph;
+    ASSERT_TRUE(Verify(g)) << Verify(g).error().message;
+    const Node* router = Find(g, Op::kRmsNormRouter);
+    ASSERT_NE(router, nullptr) << Dump(g);
+    ASSERT_EQ(router->outputs.size(), 3u);
+    const Node* up = Find(g, apart ? Op::kGroupedLinearActMul : Op::kExpertsActMul);
+    ASSERT_NE(up, nullptr) << Dump(g);
+    EXPECT_EQ(up->inputs[0], router->outputs[0]);
+    EXPECT_EQ(up->inputs[1], router->outputs[2]);
+    const Node* down = Find(g, apart ? Op::kGroupedLinearSumAddAdd : Op::kExpertsDownUngated);
+    ASSERT_NE(down, nullptr) << Dump(g);
+    EXPECT_EQ(down->inputs[0], up->outputs[0]);
+    EXPECT_EQ(down->inputs[2], router->outputs[1]);
+    if (apart) {
+      EXPECT_EQ(g.value(down->inputs[4]).name, "shared.down");
+    } else {
+      EXPECT_EQ(down->inputs[4], up->outputs[1]);
+      EXPECT_EQ(g.value(down->inputs[5]).name, "shared.down.weight");
+      EXPECT_EQ(CountNodes(g, Op::kLinear) + CountNodes(g, Op::kLinearActMul), 0) << Dump(g);
+    }
+    EXPECT_EQ(CountNodes(g, Op::kAdd), 0);
+    EXPECT_EQ(CountNodes(g, Op::kSlice) + CountNodes(g, Op::kRouter) + CountNodes(g, Op::kRmsNorm),
+              0)
+        << Dump(g);
+  }
 }
 
 TEST(Roofline, ExpertsCostWhatTheyMeet) {
   FakeTarget target;
-  target.lacks = {Op::kExpertsUp, Op::kGroupedLinearActMulQuantize};
+  target.lacks = {Op::kExpertsUp, Op::kExpertsActMul, Op::kGroupedLinearActMulQuantize};
   const Plan plan = Lower(ExpertBlock(), target, {1, 1, 1});
   const Node* experts = Find(plan.graph, Op::kGroupedLinearActMul);
   ASSERT_NE(experts, nullptr);

@@ -34,6 +34,7 @@ inline constexpr AmdBudget kAmdBudgets[] = {
     {"latent_write*", 2, 2},
     {"head_linear_many*", 0, 0},  // prefill
     {"head_linear*", 1, 1},       // a head's rows, fetched ahead
+    {"latent_query_write*", 1, 1},
     {"kv_write*", 2, 2},
     {"rows_*", 2, 2},
     {"token_feed*", 2, 2},

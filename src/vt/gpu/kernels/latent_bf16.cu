@@ -23,8 +23,11 @@ GPU_KERNEL(latent_write_bf16, vt::gpu::LatentWriteArgs, 4 * gpu::kWave) {
   vt::gpu::LatentWrite<gpu::bf16>(args);
 }
 GPU_KERNEL(head_linear_bf16, vt::gpu::HeadLinearArgs, 4 * gpu::kWave) {
-  vt::gpu::HeadLinear<gpu::bf16, false>(args);
+  vt::gpu::HeadLinear<gpu::bf16, false>(args, gpu::block());
 }
 GPU_KERNEL(head_linear_many_bf16, vt::gpu::HeadLinearArgs, 4 * gpu::kWave) {
-  vt::gpu::HeadLinear<gpu::bf16, true>(args);
+  vt::gpu::HeadLinear<gpu::bf16, true>(args, gpu::block());
+}
+GPU_KERNEL(latent_query_write_bf16, vt::gpu::LatentQueryArgs, 4 * gpu::kWave) {
+  vt::gpu::LatentQueryWrite<gpu::bf16>(args);
 }

@@ -14,5 +14,8 @@ GPU_KERNEL(latent_write_f32, vt::gpu::LatentWriteArgs, 4 * gpu::kWave) {
   vt::gpu::LatentWrite<float>(args);
 }
 GPU_KERNEL(head_linear_f32, vt::gpu::HeadLinearArgs, 4 * gpu::kWave) {
-  vt::gpu::HeadLinear<float, false>(args);
+  vt::gpu::HeadLinear<float, false>(args, gpu::block());
+}
+GPU_KERNEL(latent_query_write_f32, vt::gpu::LatentQueryArgs, 4 * gpu::kWave) {
+  vt::gpu::LatentQueryWrite<float>(args);
 }

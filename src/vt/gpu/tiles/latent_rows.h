@@ -94,11 +94,11 @@ struct HeadLinearTile {
   typename M::BRows weights[kTiles];
   typename M::B held[kMany ? 1 : kHeld][kTiles];
 
-  GPU_FN explicit HeadLinearTile(const HeadLinearArgs& args) : a(args) {
+  GPU_FN HeadLinearTile(const HeadLinearArgs& args, int block) : a(args) {
     const int tiles = a.column_tiles + (a.table != nullptr ? 1 : 0);
-    tile = ::gpu::block() % tiles;
-    head = ::gpu::block() / tiles % a.heads;
-    first_token = ::gpu::block() / tiles / a.heads * kTokens;
+    tile = block % tiles;
+    head = block / tiles % a.heads;
+    first_token = block / tiles / a.heads * kTokens;
     pitch = a.staged_pitch;
     staged = reinterpret_cast<T*>(::gpu::shared());
     sums = reinterpret_cast<float*>(staged + kTokens * pitch);
@@ -242,13 +242,21 @@ struct HeadLinearTile {
   }
 };
 
+// `block` of the grid of these.
 template <class T, bool kMany>
-GPU_FN void HeadLinear(const HeadLinearArgs& a) {
-  HeadLinearTile<T, kMany> tile(a);
+GPU_FN void HeadLinear(const HeadLinearArgs& a, int block) {
+  HeadLinearTile<T, kMany> tile(a, block);
   ::gpu::launch_dependents();
   tile.Begin();
   ::gpu::wait_predecessor();
   tile.Run();
+}
+
+// What stands before attention; neither part reads what the other writes.
+template <class T>
+GPU_FN void LatentQueryWrite(const LatentQueryArgs& a) {
+  if (::gpu::block() < a.writes) return LatentWrite<T>(a.write);
+  HeadLinear<T, false>(a.query, ::gpu::block() - a.writes);
 }
 
 }  // namespace vt::gpu
