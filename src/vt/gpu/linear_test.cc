@@ -459,6 +459,29 @@ TEST(Linear, NormsAndActivationsInOneKernel) {
   }
 }
 
+// Blocks of all that a multiprocessor has to do: of three, five and seven units.
+TEST(Linear, BlocksOfManyUnits) {
+  for (const DType t : {DType::kBF16, DType::kF16}) {
+    for (const int units : {9, 15, 21}) {
+      for (const int k : {96, 1152}) {
+        const auto run = [&](Op op, std::vector<int> segments) {
+          RunForm({.op = op,
+                   .type = t,
+                   .k = k,
+                   .segments = std::move(segments),
+                   .units = 3,
+                   .cuda = true});
+        };
+        run(Op::kRmsNormLinear, {8 * units, 8 * units - 5});
+        run(Op::kNormAddNormLinear, {8 * units - 3, 8 * units});
+        run(Op::kNormAddNormLinearActMul, {8 * units - 1, 8 * units - 1});
+        run(Op::kLinearAdd, {16 * units - 7});
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Large matrices: every form, with units and lines that the blocks and waves do not share evenly.
 TEST(Linear, BlocksStreamLargeMatrices) {
   for (const DType t : {DType::kBF16, DType::kF16}) {
@@ -505,7 +528,7 @@ DeviceFacts H200() {
   return d;
 }
 
-// Qwen3-0.6B's decode: every multiprocessor has one to three blocks, and 12 to 16 waves.
+// Decodes: every multiprocessor has one block of 12 to 16 waves, where nearly all of them get one.
 TEST(LinearPlan, SmallMatricesSpreadOverTheDevice) {
   struct Want {
     int64_t k;
@@ -515,10 +538,14 @@ TEST(LinearPlan, SmallMatricesSpreadOverTheDevice) {
     int64_t units;
   };
   for (const Want& w : std::vector<Want>{
-           {1024, {2048, 1024, 1024}, false, 2, 8, 8, 256},
+           {1024, {2048, 1024, 1024}, false, 2, 8, 16, 256},  // Qwen3-0.6B
            {2048, {1024}, false, 1, 16, 16, 128},
-           {1024, {3072, 3072}, true, 2, 4, 4, 384},
+           {1024, {3072, 3072}, true, 2, 4, 12, 384},
            {3072, {1024}, false, 1, 16, 16, 128},
+           {2048, {6144, 6144}, true, 2, 2, 12, 768},  // Qwen3-1.7B
+           {1152, {6912, 6912}, true, 2, 2, 14, 864},  // Gemma-3-1B
+           {6912, {1152}, false, 1, 8, 8, 144},        // 72 multiprocessors would have all of it
+           {2048, {128256}, false, 2, 1, 8, 8016},     // so many blocks even out
        }) {
     const LinearPlan p =
         PlanLinear({.rows = 1, .k = w.k, .segments = w.segments, .act_mul = w.act_mul}, H200());
@@ -547,6 +574,7 @@ TEST(LinearPlan, LargeMatricesAreStreamed) {
   EXPECT_FALSE(plan(17, 4096, {12288, 12288}, true).stream);
   EXPECT_FALSE(plan(1, 2048, {2048, 1024, 1024}, false).stream);
   EXPECT_FALSE(plan(1, 12288, {2200}, false).stream);  // 138 units for 132 multiprocessors
+  EXPECT_FALSE(plan(1, 8192, {2048}, false).stream);   // 128: nothing to look ahead to
   // No two blocks are in a multiprocessor at once.
   for (const int64_t rows : {1, 2, 8, 16}) {
     EXPECT_GT(2 * plan(rows, 12288, {4096}, false).shared_bytes, 227 << 10) << rows;
