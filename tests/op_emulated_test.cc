@@ -104,7 +104,9 @@ TEST(RepackEmulated, ARowLongerThanTheStagingIsRefused) {
     ASSERT_TRUE(memory) << memory.error().message;
     const base::Status done = backend->Repack(view, layout, *memory);
     EXPECT_EQ(done.ok(), columns == int64_t{4} << 20);
-    if (!done) EXPECT_NE(done.error().message.find("4194305"), std::string::npos);
+    if (!done) {
+      EXPECT_NE(done.error().message.find("4194305"), std::string::npos);
+    }
     backend->Free(*memory);
   }
 }

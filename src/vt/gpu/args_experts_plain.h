@@ -3,6 +3,7 @@
 #pragma once
 
 #include "vt/gpu/args_linear.h"
+#include "vt/gpu/args_router.h"
 
 namespace vt::gpu {
 
@@ -23,8 +24,8 @@ namespace vt::gpu {
 // of block_y(), shared_blocks of them a token. Of a sum its matrix is segment 1, and the last
 // shared_waves of a block have shared_part values each of its row.
 //
-// Shared memory: a row of x, or `stage` values of each wave; behind those, of each wave of a sum, a
-// float an output of the block.
+// Shared memory: a row of x, or `stage` values of each wave; behind those the expert that was
+// chosen, or of each wave of a sum a float an output of the block.
 struct PlainExpertArgs {
   const Header* header = nullptr;
   Rows x;  // of T, each row on a multiple of 16 bytes, and so many
@@ -46,6 +47,7 @@ struct PlainExpertArgs {
   View gate;        // that row's weight; rows.base: nullptr for 1
   int32_t shared_grid = 0, shared_blocks = 1;
   int32_t shared_waves = 0, shared_part = 0, shared_k = 0, shared_pitch = 0;
+  RouterHere here;
 };
 // Segments of a shared expert.
 inline constexpr int kSharedUp = 2, kSharedDown = 1;

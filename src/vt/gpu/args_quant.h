@@ -219,10 +219,7 @@ struct QuantExpertArgs {
 struct QuantExpertUpArgs {
   QuantExpertArgs experts;
   QuantRows y, shared_y;  // shared_y.codes: nullptr for none
-  // Experts that are chosen here, by these logits, instead of by ids: each block does so for
-  // itself, the first of a token for those that come later.
-  RouterArgs router;
-  const float* logits = nullptr;  // [tokens][experts of the router], or none
+  RouterHere here;
 };
 
 // Many rows: y = x W^T (+ bias) (+ residual) of one segment, on matrix cores. Weights are unpacked

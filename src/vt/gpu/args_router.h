@@ -28,4 +28,11 @@ inline constexpr int kRouterLane = 16;
 // The same in launches that have registers for few: those of experts' matrices.
 inline constexpr int kRouterUpLane = 8;
 
+// Of experts that are chosen by the launch that needs them first, each of its blocks for itself;
+// the first of a token writes ids and weights for those that come later.
+struct RouterHere {
+  RouterArgs router;
+  const float* logits = nullptr;  // [tokens][experts]; none: they are chosen already
+};
+
 }  // namespace vt::gpu

@@ -103,10 +103,11 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
   if (t == ir::DType::kF32 || a.latent() || IsWide(a) || a.head_dim % 8 != 0 ||
       b.tokens > most_tokens || d.properties.arch.starts_with("gfx"))
     return s;
-  // A head a block as long as that leaves half of the multiprocessors without work: what one block
-  // does for several heads, it does one after the other.
-  const bool few = 2 * b.tokens * a.heads <= d.properties.units;
-  s.rows = few ? 1 : static_cast<int>(std::min(std::bit_ceil(group), kMostRows));
+  // A head a block as long as that leaves half of the multiprocessors without work, or two as long
+  // as each has one block: what one block does for several heads, it does one after the other.
+  const int64_t heads = b.tokens * a.heads, units = d.properties.units;
+  const uint64_t most_rows = 2 * heads <= units ? 1 : heads <= 2 * units ? 2 : kMostRows;
+  s.rows = static_cast<int>(std::min(std::bit_ceil(group), most_rows));
   s.lanes = static_cast<int>(std::bit_ceil(std::max<uint64_t>(a.head_dim / 8, 4)));
   // What waves leave behind, and in its place what each part of a token counts for each row.
   s.shared_bytes =

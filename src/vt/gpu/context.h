@@ -34,6 +34,8 @@ struct Launch {
   std::string kernel;  // with its type's suffix
   LaunchConfig config;
   std::vector<std::byte> args;
+  // For a node that is run by itself, where `args` leave a part of it to the next launch; or none.
+  std::vector<std::byte> args_alone;
   std::function<base::Status(Stream)> library;  // instead of a kernel
 };
 
@@ -129,7 +131,10 @@ struct Context {
   template <class Args>
   void Emit(ir::NodeId id, const std::string& kernel, LaunchConfig config, const Args& args) const {
     static_assert(std::is_trivially_copyable_v<Args>);
-    Launch launch{.node = id, .kernel = kernel, .config = config, .args = {}, .library = {}};
+    Launch launch;
+    launch.node = id;
+    launch.kernel = kernel;
+    launch.config = config;
     launch.args.resize(sizeof(Args));
     std::memcpy(launch.args.data(), &args, sizeof(Args));
     launches.push_back(std::move(launch));

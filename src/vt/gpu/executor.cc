@@ -21,7 +21,7 @@ GpuExecutable::GpuExecutable(ir::Plan plan, const Bindings& bindings, Driver& dr
       ranges_(ranges),
       launches_(std::move(launches)) {}
 
-base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_early) {
+base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_early, bool alone) {
   const std::string& name =
       launch.node < 0 ? kBeginning : plan_.graph.nodes[static_cast<size_t>(launch.node)].name;
   ranges_.Push(name);
@@ -31,7 +31,8 @@ base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_ear
   } else {
     LaunchConfig config = launch.config;
     config.early = config.early && may_be_early;
-    done = driver_.Launch(stream, config, launch.args.data(), launch.args.size());
+    auto& args = alone && !launch.args_alone.empty() ? launch.args_alone : launch.args;
+    done = driver_.Launch(stream, config, args.data(), args.size());
   }
   ranges_.Pop();
   if (done) return {};
@@ -51,7 +52,7 @@ base::Status GpuExecutable::RunNodes(Queue& queue, int begin, int end) {
   const Stream stream = static_cast<GpuQueue&>(queue).stream;
   for (size_t i = 0; i < launches_.size() && done; ++i) {
     const int node = std::max(launches_[i].node, 0);  // the step's beginning goes with its first
-    if (node >= begin && node < end) done = Start(launches_[i], stream, false);
+    if (node >= begin && node < end) done = Start(launches_[i], stream, false, true);
   }
   return done ? driver_.Synchronize(stream) : done;
 }

@@ -126,7 +126,7 @@ LinearPlan PlanLinear(const LinearShape& shape, const DeviceFacts& device) {
   const bool many = rounds >= 2 * kWavesOfUnit;
   skinny.waves = std::max(skinny.parts, many ? 8 : 4);
   const int64_t all = units(skinny.weight_tiles), blocks = (all + rounds - 1) / rounds;
-  if (device.cuda && shape.rows == 1 && rounds * skinny.parts <= most_waves &&
+  if (device.properties.early_launch && shape.rows == 1 && rounds * skinny.parts <= most_waves &&
       10 * blocks >= 9 * multiprocessors)
     skinny.waves = static_cast<int>(rounds) * skinny.parts;
   if (skinny.staged) {

@@ -20,8 +20,9 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-DeviceFacts Device(DType type, int units = 2, bool cuda = false) {
+DeviceFacts Device(DType type, int units = 2, bool cuda = false, bool early = false) {
   DeviceFacts d;
+  d.properties.early_launch = early;
   d.properties.wave = emulated::WaveSize();
   d.properties.units = units;
   d.properties.shared_bytes = cuda ? 227 << 10 : 64 << 10;
@@ -38,10 +39,11 @@ struct Form {
   int k = 64;
   std::vector<int> segments = {16};
   bool bias = false, f32_out = false;
-  int x_offset = 0;   // values before the first row of x: 1 makes all of them odd
-  int x_gap = 0;      // values between rows of x
-  int units = 2;      // multiprocessors
-  bool cuda = false;  // what only CUDA is asked for
+  int x_offset = 0;    // values before the first row of x: 1 makes all of them odd
+  int x_gap = 0;       // values between rows of x
+  int units = 2;       // multiprocessors
+  bool cuda = false;   // what only CUDA is asked for
+  bool early = false;  // launches may begin early
 };
 
 std::string Describe(const Form& f) {
@@ -100,7 +102,7 @@ class OneNode {
 
   bool Supported() const {
     return SupportsLinear(plan_.graph, plan_.graph.nodes[0], plan_.bucket,
-                          Device(f_.type, f_.units, f_.cuda));
+                          Device(f_.type, f_.units, f_.cuda, f_.early));
   }
 
   void Run() {
@@ -109,7 +111,7 @@ class OneNode {
     bindings_.arena = arena();
     bindings_.inputs = const_cast<Header*>(&header);
     const StepLayout layout(plan_.graph, plan_.bucket);
-    const DeviceFacts device = Device(f_.type, f_.units, f_.cuda);
+    const DeviceFacts device = Device(f_.type, f_.units, f_.cuda, f_.early);
     std::vector<Launch> launches;
     base::Status status;
     const Context c = {plan_,
@@ -470,7 +472,7 @@ TEST(Linear, BlocksOfManyUnits) {
                    .k = k,
                    .segments = std::move(segments),
                    .units = 3,
-                   .cuda = true});
+                   .early = true});
         };
         run(Op::kRmsNormLinear, {8 * units, 8 * units - 5});
         run(Op::kNormAddNormLinear, {8 * units - 3, 8 * units});
@@ -524,6 +526,7 @@ DeviceFacts H200() {
   DeviceFacts d;
   d.properties.units = 132;
   d.properties.shared_bytes = 227 << 10;
+  d.properties.early_launch = true;
   d.cuda = true;
   return d;
 }

@@ -8,6 +8,7 @@
 #include "vt/gpu/quant_layout.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/gpu/quant_steps.h"
+#include "vt/gpu/router_steps.h"
 #include "vt/ir/rewrite.h"
 
 namespace vt::gpu {

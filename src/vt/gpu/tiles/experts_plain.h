@@ -6,6 +6,7 @@
 #include "vt/gpu/args_experts_plain.h"
 #include "vt/gpu/tiles/linear_rows.h"
 #include "vt/gpu/tiles/quantize.h"
+#include "vt/gpu/tiles/router.h"
 
 namespace vt::gpu {
 
@@ -145,8 +146,12 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
   bool there = true, chosen = true;
   if (!shared) {
     ::gpu::wait_predecessor();
-    id = a.ids[out];
+    if (a.here.logits == nullptr) id = a.ids[out];
     fetch();
+    if (a.here.logits != nullptr) {
+      const int token = out / a.chosen, j = out - token * a.chosen;
+      id = ChooseHere(a.here, token, j, j == 0 && y == 0, reinterpret_cast<int*>(x + a.k));
+    }
     there = out < CountOf(a.header, a.count);
     chosen = there && id >= 0 && id < a.experts;
   }

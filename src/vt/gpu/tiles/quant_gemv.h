@@ -234,7 +234,13 @@ class QuantGemv {
     const QuantRows y = Either(shared, u.shared_y, u.y);
     if (token >= CountOf(a_.header, a_.count) || ::gpu::block() >= y.blocks) return;
     const int pair = token * e.chosen + j;
-    const int id = shared ? 0 : u.logits != nullptr ? Chosen(u, token, j) : e.ids[pair];
+    int id = 0;
+    if (!shared && u.here.logits != nullptr) {
+      id = ChooseHere(u.here, token, j, j == 0 && ::gpu::block() == 0,
+                      reinterpret_cast<int*>(partial() + 32));
+    } else if (!shared) {
+      id = e.ids[pair];
+    }
     const int first = ::gpu::block() * 32;
     if (id >= 0 && id < e.experts) {
       const int64_t moved = id * e.expert_bytes;
@@ -288,17 +294,6 @@ class QuantGemv {
   GPU_FN static QuantRows Either(bool first, const QuantRows& a, const QuantRows& b) {
     return {first ? a.codes : b.codes, first ? a.sums : b.sums, first ? a.most_rows : b.most_rows,
             first ? a.blocks : b.blocks};
-  }
-  // The j-th expert of the token.
-  GPU_FN static int Chosen(const QuantExpertUpArgs& u, int token, int j) {
-    int* to = reinterpret_cast<int*>(partial() + 32);
-    if (::gpu::wave() == 0) {
-      const int id = ChooseInLanes<kRouterUpLane>(u.router, u.logits + token * u.router.experts,
-                                                  token, j, j == 0 && ::gpu::block() == 0);
-      if (::gpu::lane() == 0) *to = id;
-    }
-    ::gpu::sync();
-    return *to;
   }
   GPU_FN static float* partial() { return reinterpret_cast<float*>(::gpu::shared()); }
 

@@ -140,6 +140,17 @@ GPU_FN int ChooseInLanes(const RouterArgs& a, const float* logits, int token, in
   return ChooseOf<kMost>(a, logits, token, wanted, writes);
 }
 
+// By a block, all of whose threads get the j-th expert of the token. `room`: of shared memory.
+GPU_FN int ChooseHere(const RouterHere& here, int token, int j, bool writes, int* room) {
+  if (::gpu::wave() == 0) {
+    const float* logits = here.logits + token * here.router.experts;
+    const int id = ChooseInLanes<kRouterUpLane>(here.router, logits, token, j, writes);
+    if (::gpu::lane() == 0) *room = id;
+  }
+  ::gpu::sync();
+  return *room;
+}
+
 // A wave; scores and ranks of all experts in `room`, lane l has experts l, l + kWave, ..
 class RouterTile {
  public:
