@@ -48,6 +48,7 @@ struct PlainExpertArgs {
   int32_t shared_grid = 0, shared_blocks = 1;
   int32_t shared_waves = 0, shared_part = 0, shared_k = 0, shared_pitch = 0;
   RouterHere here;
+  int32_t choice_y = -1;  // where blocks of units end, with logits: those that write the choice
 };
 // Segments of a shared expert.
 inline constexpr int kSharedUp = 2, kSharedDown = 1;

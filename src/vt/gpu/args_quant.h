@@ -219,7 +219,8 @@ struct QuantExpertArgs {
 struct QuantExpertUpArgs {
   QuantExpertArgs experts;
   QuantRows y, shared_y;  // shared_y.codes: nullptr for none
-  RouterHere here;
+  int32_t tokens = 1;     // of the bucket
+  RouterHere here;        // with logits, block_y() counts blocks that write the choice too
 };
 
 // Many rows: y = x W^T (+ bias) (+ residual) of one segment, on matrix cores. Weights are unpacked

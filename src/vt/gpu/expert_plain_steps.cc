@@ -125,7 +125,7 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
   if (!c.Aligned(l.x) || (l.shared_x != ir::kNone && !c.Aligned(l.shared_x)))
     return c.Fail(id, "has rows that cannot be read by 16 bytes");
   PlainExpertArgs a = ArgsOf(c, l, s);
-  if (act) a.here = TakeChoice(c, l.ids);
+  if (act) a.here = TakeChoice(c, l.ids, kPlainExpertsThreads);
   const int64_t wave = c.device.properties.wave;
   const int64_t size = ir::Info(c.device.value_type).bytes;
   const int64_t rows = act ? shape.rows / 2 : shape.rows;
@@ -182,10 +182,14 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
     LaunchConfig config;
     config.grid_x = static_cast<unsigned>(sums ? s.tokens : s.pairs());
     const int64_t of_block = turns * (sums ? 1 : waves);
-    config.grid_y = static_cast<unsigned>(a.shared_grid + (a.units + of_block - 1) / of_block);
+    const int64_t of_units = (a.units + of_block - 1) / of_block;
+    const bool chooses = a.here.logits != nullptr;
+    a.choice_y = chooses ? static_cast<int32_t>(of_units) : -1;
+    config.grid_y = static_cast<unsigned>(a.shared_grid + of_units + (chooses ? 1 : 0));
     config.threads = static_cast<unsigned>(waves * wave);
     config.shared_bytes = static_cast<unsigned>(
-        sums ? waves * (a.stage * size + turns * shape.rows * 4) : s.k * size + 16);
+        sums ? waves * (a.stage * size + turns * shape.rows * 4)
+             : s.k * size + (chooses ? RouterHereBytes(a.here.router.experts) : 0));
     config.early = true;
     const char* kernel = sums ? (shape.rows == 2 ? "experts_sum_2x6" : "experts_sum_4x3")
                               : (shape.rows == 2 ? "experts_2x8" : "experts_4x4");

@@ -14,7 +14,7 @@ GPU_FN void Router(const RouterArgs& a) {
   if (token >= CountOf(a.header, a.count)) return;
   const float* logits = RowOf<const float>(a.logits, token);
   if (a.in_lanes != 0) {
-    ChooseInLanes(a, logits, token, -1, true);
+    ChooseInLanes(a, logits, token);
   } else {
     RouterTile(a, reinterpret_cast<float*>(::gpu::shared())).Run(token, logits);
   }

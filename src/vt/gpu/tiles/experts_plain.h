@@ -150,7 +150,14 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
     fetch();
     if (a.here.logits != nullptr) {
       const int token = out / a.chosen, j = out - token * a.chosen;
-      id = ChooseHere(a.here, token, j, j == 0 && y == 0, reinterpret_cast<int*>(x + a.k));
+      if (y == a.choice_y) {  // a block a token that writes the choice
+        if (j == 0 && ::gpu::wave() == 0 && out < CountOf(a.header, a.count))
+          ChooseInLanes<kRouterUpLane>(a.here.router, a.here.logits + token * a.here.router.experts,
+                                       token);
+        ::gpu::copy_wait<0>();
+        return;
+      }
+      id = ChooseHere(a.here, token, j, reinterpret_cast<char*>(x + a.k));
     }
     there = out < CountOf(a.header, a.count);
     chosen = there && id >= 0 && id < a.experts;

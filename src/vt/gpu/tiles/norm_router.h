@@ -139,7 +139,7 @@ GPU_FN void NormRouter(const NormRouterArgs& a) {
   if (!LastOf(a.counters + token, blocks, reinterpret_cast<int*>(room)) || ::gpu::wave() != 0)
     return;
   if (r.in_lanes != 0) {
-    ChooseInLanes(r, logits, token, -1, true);
+    ChooseInLanes(r, logits, token);
     return;
   }
   // All of them are under way before the first is there.

@@ -229,15 +229,22 @@ class QuantGemv {
     ::gpu::launch_dependents();
     ::gpu::wait_predecessor();
     const int choices = e.chosen + (u.shared_y.codes != nullptr ? 1 : 0);
-    const int token = ::gpu::block_y() / choices, j = ::gpu::block_y() - token * choices;
+    int token = ::gpu::block_y() / choices;
+    const int j = ::gpu::block_y() - token * choices;
+    if (token >= u.tokens) {  // a block a token that writes the choice
+      token = ::gpu::block_y() - u.tokens * choices;
+      if (::gpu::block() == 0 && ::gpu::wave() == 0 && token < CountOf(a_.header, a_.count))
+        ChooseInLanes<kRouterUpLane>(u.here.router, u.here.logits + token * u.here.router.experts,
+                                     token);
+      return;
+    }
     const bool shared = j == e.chosen;
     const QuantRows y = Either(shared, u.shared_y, u.y);
     if (token >= CountOf(a_.header, a_.count) || ::gpu::block() >= y.blocks) return;
     const int pair = token * e.chosen + j;
     int id = 0;
     if (!shared && u.here.logits != nullptr) {
-      id = ChooseHere(u.here, token, j, j == 0 && ::gpu::block() == 0,
-                      reinterpret_cast<int*>(partial() + 32));
+      id = ChooseHere(u.here, token, j, reinterpret_cast<char*>(partial() + 32));
     } else if (!shared) {
       id = e.ids[pair];
     }

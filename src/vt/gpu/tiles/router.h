@@ -32,6 +32,11 @@ GPU_FN float ExpertScale(const RouterArgs& a, int e) {
   return a.scales != nullptr && e < a.experts ? a.scales[e] : 1.0f;
 }
 
+// Scores of a softmax go as their logits do.
+GPU_FN bool RanksByLogit(const RouterArgs& a) {
+  return a.sigmoid == 0 && a.root == 0 && a.bias == nullptr;
+}
+
 // Up to kLane ranks a lane in registers, lane l has those of l, l + kWave, ..; as integers of the
 // same order, of which 0 is one that has been taken. Straight code without branches: what waits for
 // it is everything.
@@ -67,9 +72,9 @@ struct HeldRanks {
   }
 };
 
-// By a wave. The `wanted`-th choice of the token, and with `writes` all of them and their weights.
+// By a wave: the choices of the token and their weights.
 template <int kLane>
-GPU_FN int ChooseOf(const RouterArgs& a, const float* logits, int token, int wanted, bool writes) {
+GPU_FN void ChooseOf(const RouterArgs& a, const float* logits, int token) {
   using Held = HeldRanks<kLane>;
   // All of them are under way before the first is there.
   float scores[kLane], bias[kLane];
@@ -80,6 +85,10 @@ GPU_FN int ChooseOf(const RouterArgs& a, const float* logits, int token, int wan
     bias[i] = a.bias != nullptr ? a.bias[e] : 0;
   }
   const auto live = [&](int i) { return Held::At(i) < a.experts; };
+  const bool by_logit = RanksByLogit(a);
+  float ranks[kLane];
+#pragma unroll
+  for (int i = 0; i < kLane; ++i) ranks[i] = NumberOf(scores[i]);
   if (a.sigmoid == 0 && a.root == 0) {
     float high = Lowest(), sum = 0;
 #pragma unroll
@@ -102,13 +111,13 @@ GPU_FN int ChooseOf(const RouterArgs& a, const float* logits, int token, int wan
     for (int i = 0; i < kLane; ++i) scores[i] = ScoreOf(a, scores[i]);
   }
   Held held;
-  held.Set([&](int i, int) { return NumberOf(scores[i] + bias[i]); }, a.experts);
+  held.Set([&](int i, int) { return by_logit ? ranks[i] : NumberOf(scores[i] + bias[i]); },
+           a.experts);
 
-  int mine = 0, found = 0;  // lane j's choice is the j-th
+  int mine = 0;  // lane j's choice is the j-th
   float weight = 0, sum = 0;
-  const int last = writes ? a.chosen : wanted + 1;
 #pragma unroll 1
-  for (int j = 0; j < last; ++j) {
+  for (int j = 0; j < a.chosen; ++j) {
     const int e = held.Take(a.experts);
     float score = 0;
 #pragma unroll
@@ -121,34 +130,50 @@ GPU_FN int ChooseOf(const RouterArgs& a, const float* logits, int token, int wan
       mine = e;
       weight = score;
     }
-    if (j == wanted) found = e;
   }
-  if (writes && ::gpu::lane() < a.chosen) {
+  if (::gpu::lane() < a.chosen) {
     const float by = a.normalise == 0 ? a.scale : sum > 0 ? a.scale / sum : 0;
     a.ids[token * a.chosen + ::gpu::lane()] = mine;
     a.weights[token * a.chosen + ::gpu::lane()] = weight * by * ExpertScale(a, mine);
   }
-  return found;
 }
 // Where in_lanes, of at most kMost experts a lane. The fewer registers, the sooner.
 template <int kMost = kRouterLane>
-GPU_FN int ChooseInLanes(const RouterArgs& a, const float* logits, int token, int wanted,
-                         bool writes) {
-  if (a.experts <= 4 * ::gpu::kWave) return ChooseOf<4>(a, logits, token, wanted, writes);
-  if (kMost == 8 || a.experts <= 8 * ::gpu::kWave)
-    return ChooseOf<8>(a, logits, token, wanted, writes);
-  return ChooseOf<kMost>(a, logits, token, wanted, writes);
+GPU_FN void ChooseInLanes(const RouterArgs& a, const float* logits, int token) {
+  if (a.experts <= 4 * ::gpu::kWave) return ChooseOf<4>(a, logits, token);
+  if (kMost == 8 || a.experts <= 8 * ::gpu::kWave) return ChooseOf<8>(a, logits, token);
+  ChooseOf<kMost>(a, logits, token);
 }
 
-// By a block, all of whose threads get the j-th expert of the token. `room`: of shared memory.
-GPU_FN int ChooseHere(const RouterHere& here, int token, int j, bool writes, int* room) {
-  if (::gpu::wave() == 0) {
-    const float* logits = here.logits + token * here.router.experts;
-    const int id = ChooseInLanes<kRouterUpLane>(here.router, logits, token, j, writes);
-    if (::gpu::lane() == 0) *room = id;
-  }
+// By a block, all of whose threads get the j-th expert of the token. `room`: RouterHereBytes of
+// shared memory.
+GPU_FN int ChooseHere(const RouterHere& here, int token, int j, char* room) {
+  const RouterArgs& a = here.router;
+  int* which = reinterpret_cast<int*>(room);
+  float* ranks = reinterpret_cast<float*>(room + 16);
+  const int share = 1 << here.share_log2, me = ::gpu::thread();
+  const int e = me >> here.share_log2, part = me & (share - 1);
+  const int padded = (a.experts + 15) / 16 * 16, mine = ::gpu::min(e, a.experts - 1);
+  float rank = ::gpu::load_volatile(here.logits + token * a.experts + mine);
+  const float bias = a.bias != nullptr ? a.bias[mine] : 0;
+  rank = NumberOf(RanksByLogit(a) ? rank : ScoreOf(a, rank) + bias);
+  if (part == 0 && e < padded) ranks[e] = e < a.experts ? rank : Lowest();
+  if (me == 0) *which = a.experts;
   ::gpu::sync();
-  return *room;
+  // Those before it that are as good come first.
+  int better = 0;
+  const int size = padded >> here.share_log2;
+#pragma unroll 1
+  for (int u = part * size; u < (part + 1) * size; u += 4) {
+    const auto others = *reinterpret_cast<const ::gpu::Pack<float>*>(ranks + u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      better += others.v[i] > rank || (others.v[i] == rank && u + i < e) ? 1 : 0;
+  }
+  for (int m = 1; m < share; m *= 2) better += ::gpu::shuffle_xor(better, m);
+  if (part == 0 && e < a.experts && better == j) *which = e;
+  ::gpu::sync();
+  return *which;
 }
 
 // A wave; scores and ranks of all experts in `room`, lane l has experts l, l + kWave, ..
