@@ -20,7 +20,9 @@ struct alignas(16) DecodeItem {
   int32_t first, last;
   int32_t part, parts;
   int32_t lane;
-  int32_t cached;  // keys of its request that earlier steps wrote: others are of this step
+  // Keys of its request that earlier steps wrote: others are of this step. ~keys: the token is long
+  // (CachedKeys, IsLong).
+  int32_t cached;
 };
 
 // A token that several parts have, for the kernels that add these up in a launch of their own.
@@ -64,6 +66,8 @@ struct AttentionListSpec {
   int32_t least_tiles = 4;
   // Tokens are not cut where all have at most so many tiles.
   int32_t whole_tiles = 0;
+  // Tokens of more keys a part are long, which kernels may go about in another way.
+  int32_t long_keys = INT32_MAX;
 };
 
 struct AttentionBeginArgs {
@@ -127,6 +131,14 @@ struct AttentionArgs {
   int32_t part_pitch = 0;       // of latent caches: values between sums of heads
   int32_t join_blocks = 1;      // and blocks that add up a head's
   int32_t* counters = nullptr;  // [lanes][kv_heads * row_tiles], zero between launches
+  // Of long tokens (attention_long.h), a group an item, head of keys and tile of heads: its blocks'
+  // sums and (maximum, weight), those of new keys behind them, and a counter, zero between
+  // launches.
+  int32_t long_tiles = 1;   // tiles of heads of a head of keys
+  int32_t long_shares = 1;  // blocks of a group, which share the item's keys
+  float* group_sums = nullptr;
+  float* group_stats = nullptr;
+  int32_t* group_counters = nullptr;
 };
 
 // Attention of few rows, with the writing of the step's own keys and values where `write.slots` is
@@ -181,5 +193,26 @@ constexpr int RowDepth(int lanes, int rows) { return lanes / rows < 8 ? lanes / 
 // What a wave leaves behind: sums of so many rows, their maxima and weights.
 constexpr int RowWaveFloats(int dim, int rows) { return rows * dim + (2 * rows + 3) / 4 * 4; }
 inline constexpr int kRowThreads = 256;
+
+// Where a token is long, blocks of one row regroup: each takes as many heads as it has waves, and a
+// share of the keys (attention_long.h).
+constexpr int LongHeads(int wave) { return kRowThreads / wave < 8 ? kRowThreads / wave : 8; }
+// Whether the kernel can: there must be registers for it, and a head as wide as its lanes.
+inline constexpr int kLeastLongDim = 64;
+constexpr bool CanBeLong(int lanes, int rows, bool same) {
+  return rows == 1 && lanes * 8 >= kLeastLongDim && same;
+}
+// Parts of a group's sums: of each block, and of keys of this very step.
+constexpr int LongParts(int shares) { return shares + 1; }
+// What a block of one row gets through in so many rounds costs no more than meeting with others.
+inline constexpr int kLongRounds = 4;
+constexpr int LongKeys(int lanes) { return kLongRounds * kRowThreads / lanes * RowDepth(lanes, 1); }
+// Shared memory: each wave's maxima and weights, then q's rows or, later, an eighth of waves' sums.
+constexpr int LongStatsBytes(int wave) { return kRowThreads / wave * LongHeads(wave) * 8; }
+constexpr int LongBytes(int dim, int wave) {
+  const int query = LongHeads(wave) * KeyPitch(dim, 2) * 2,
+            sums = kRowThreads / wave * LongHeads(wave) * 32 * 4;
+  return LongStatsBytes(wave) + (query > sums ? query : sums);
+}
 
 }  // namespace vt::gpu

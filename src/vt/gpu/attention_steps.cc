@@ -38,6 +38,10 @@ int64_t UnitSharedBytes(const DeviceFacts& d) {
   return d.properties.shared_bytes * (d.properties.arch.starts_with("gfx1") ? 2 : 1);
 }
 
+ir::DType CacheTypeOf(const ir::Graph& g, ir::ValueId state) {
+  return g.state_groups[static_cast<size_t>(g.value(state).group)].dtype;
+}
+
 // The kernels' sizes of head_dim; 0: none is large enough. In f32 there are fewer.
 int PaddedDim(int64_t head_dim, ir::DType t) {
   for (const int dim : {32, 64, 96, 128, 256}) {
@@ -92,8 +96,10 @@ struct RowShape {
   int rows = 1;
   int tiles = 4;  // of keys that a block takes at once
   int64_t shared_bytes = 0;
+  int32_t long_keys = INT32_MAX;            // AttentionListSpec's
+  int64_t long_tiles = 0, long_shares = 0;  // AttentionArgs'
 };
-RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& b,
+RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, ir::DType cache, const ir::Bucket& b,
                     const DeviceFacts& d) {
   constexpr uint64_t kMostRows = 4;
   RowShape s;
@@ -114,9 +120,17 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, const ir::Bucket& 
       std::max(kRowThreads / d.properties.wave * int64_t{RowWaveFloats(s.lanes * 8, s.rows)},
                int64_t{s.rows} * d.properties.units) *
       4;
-  if (s.shared_bytes > d.properties.shared_bytes) return {};
   s.tiles = std::max(1, kRowThreads / s.lanes * RowDepth(s.lanes, s.rows) / kTileKeys);
-  return s;
+  const int wave = static_cast<int>(d.properties.wave);
+  if (group > 1 && a.head_dim == s.lanes * 8 && CanBeLong(s.lanes, s.rows, t == cache)) {
+    const int64_t heads = LongHeads(wave);
+    s.long_keys = LongKeys(s.lanes);
+    s.long_tiles = (static_cast<int64_t>(group) + heads - 1) / heads;
+    s.long_shares = static_cast<int64_t>(group) / s.long_tiles;
+    s.shared_bytes = std::max(
+        {s.shared_bytes, int64_t{LongBytes(s.lanes * 8, wave)}, heads * d.properties.units * 4});
+  }
+  return s.shared_bytes <= d.properties.shared_bytes ? s : RowShape{};
 }
 
 // How the kernel of latent caches runs; it takes all tokens.
@@ -274,8 +288,9 @@ struct ListPlace {
   int32_t window;
   bool causal;
   int64_t lanes, tile_tokens;
-  int32_t lane_step, least_tiles, whole_tiles;  // AttentionListSpec's
-  int64_t counters;                             // of lanes' heads of keys and tiles of rows
+  int32_t lane_step, least_tiles, whole_tiles, long_keys;  // AttentionListSpec's
+  int64_t counters;        // of lanes' heads of keys and tiles of rows
+  int64_t groups, values;  // of long tokens' items, over all of them: counters, sums
   int64_t items = 0, lane_begin = 0, lane_first = 0, joins = 0, join_count = 0, tiles = 0,
           unsorted = 0,
           tile_count = 0;  // offsets
@@ -284,15 +299,17 @@ struct ListPlace {
     return positions == o.positions && query_start == o.query_start && seq_lens == o.seq_lens &&
            window == o.window && causal == o.causal && lanes == o.lanes &&
            tile_tokens == o.tile_tokens && lane_step == o.lane_step &&
-           least_tiles == o.least_tiles && whole_tiles == o.whole_tiles;
+           least_tiles == o.least_tiles && whole_tiles == o.whole_tiles && long_keys == o.long_keys;
   }
 };
 
 // The part of the workspace that is attention's.
 struct Places {
   std::vector<ListPlace> lists;
-  int64_t partial_sums = 0, partial_stats = 0, counters = 0;  // offsets
+  int64_t partial_sums = 0, partial_stats = 0, group_sums = 0, group_stats = 0,
+          counters = 0;  // offsets
   int64_t counter_count = 0;
+  int64_t group_counters = 0;  // which of them is the first of groups
   int64_t block_counters = 0;  // which of them is BlockCounters' first
   int64_t bytes = 0;
 };
@@ -310,7 +327,7 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
   const ir::AttentionAttrs& a = AttrsOf(n);
   const Reads reads = ReadsOf(n);
   const ir::DType type = g.value(reads.q).dtype;
-  const RowShape few = RowShapeOf(a, type, b, d);
+  const RowShape few = RowShapeOf(a, type, CacheTypeOf(g, reads.state), b, d);
   const bool wide = IsWide(a);
   const int blocks_per_unit = few.lanes > 0 ? 1
                               : a.latent()  ? LatentShapeOf(a, type, d).blocks_per_unit
@@ -321,7 +338,8 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
       b.tokens > b.requests && !a.latent() ? PrefillShapeOf(a, type, d) : PrefillShape{};
   const int64_t resident = int64_t{d.properties.units} * blocks_per_unit,
                 columns = a.kv_heads * RowTiles(a, few),
-                lanes = std::max<int64_t>(1, resident / columns);
+                lanes = std::max<int64_t>(1, resident / columns),
+                groups = (b.tokens + lanes) * a.kv_heads * few.long_tiles;
   return {.positions = reads.positions,
           .query_start = reads.query_start,
           .seq_lens = reads.seq_lens,
@@ -338,7 +356,11 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
                                        : 4,
           // To wait for other lanes takes as long as three rounds of keys.
           .whole_tiles = few.lanes > 0 ? 3 * few.tiles : 0,
-          .counters = lanes * columns};
+          .long_keys = few.long_keys,
+          .counters = lanes * columns,
+          .groups = groups,
+          .values = groups * LongParts(static_cast<int>(few.long_shares)) *
+                    LongHeads(static_cast<int>(d.properties.wave)) * a.head_dim};
 }
 
 Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
@@ -348,7 +370,7 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     p.bytes += RoundUp(bytes, 256);
     return at;
   };
-  int64_t rows = 0, values = 0;
+  int64_t rows = 0, values = 0, groups = 0, group_values = 0;
   for (const ir::Node& n : g.nodes) {
     if (AttentionAttrsOf(n) == nullptr) continue;
     const ir::AttentionAttrs& a = AttrsOf(n);
@@ -357,6 +379,8 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     values = std::max(
         values, 2 * list.lanes * a.heads * LatentPartPitch(static_cast<int32_t>(a.value_dim())));
     p.counter_count = std::max(p.counter_count, list.counters);
+    groups = std::max(groups, list.groups);
+    group_values = std::max(group_values, list.values);
     if (std::ranges::any_of(p.lists, [&](const ListPlace& o) { return o.Serves(list); })) continue;
     list.items = take((b.tokens + list.lanes) * static_cast<int64_t>(sizeof(DecodeItem)));
     list.lane_begin = take((list.lanes + 1) * 4);
@@ -371,10 +395,15 @@ Places PlacesOf(const ir::Graph& g, const ir::Bucket& b, const DeviceFacts& d) {
     }
     p.lists.push_back(list);
   }
+  p.group_counters = p.counter_count;
+  p.counter_count += groups;
   p.block_counters = p.counter_count;
   p.counter_count += BlockCounterCount(g, b);
   p.partial_sums = take(values * 4);
   p.partial_stats = take(2 * rows * 4);
+  p.group_sums = take(group_values * 4);
+  // No row has fewer values.
+  p.group_stats = take(2 * group_values / kLeastLongDim * 4);
   p.counters = take(p.counter_count * 4);
   return p;
 }
@@ -490,7 +519,8 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.positions = c.Ints(reads.positions);
   a.block_table = c.Ints(reads.table);
   a.group = static_cast<int32_t>(attrs.heads / attrs.kv_heads);
-  const RowShape few = RowShapeOf(attrs, type, c.bucket(), c.device);
+  const RowShape few =
+      RowShapeOf(attrs, type, CacheTypeOf(c.plan.graph, reads.state), c.bucket(), c.device);
   a.tile_rows = static_cast<int32_t>(TileRows(few));
   a.row_tiles = static_cast<int32_t>(RowTiles(attrs, few));
   a.window = WindowOf(attrs);
@@ -508,6 +538,11 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.partial_sums = reinterpret_cast<float*>(base + places.partial_sums);
   a.partial_stats = reinterpret_cast<float*>(base + places.partial_stats);
   a.counters = reinterpret_cast<int32_t*>(base + places.counters);
+  a.long_tiles = static_cast<int32_t>(few.long_tiles);
+  a.long_shares = static_cast<int32_t>(few.long_shares);
+  a.group_sums = reinterpret_cast<float*>(base + places.group_sums);
+  a.group_stats = reinterpret_cast<float*>(base + places.group_stats);
+  a.group_counters = a.counters + places.group_counters;
   LaunchConfig config;
   config.early = true;
   config.grid_x = static_cast<unsigned>(list->lanes * attrs.kv_heads * a.row_tiles);
@@ -643,6 +678,7 @@ void CompileStepBegin(const Context& c) {
       s.lane_step = p.lane_step;
       s.least_tiles = p.least_tiles;
       s.whole_tiles = p.whole_tiles;
+      s.long_keys = p.long_keys;
       s.decode_tokens = p.tile_tokens > 0 ? 1 : INT32_MAX;
     }
     a.counters = reinterpret_cast<int32_t*>(base + places.counters);
@@ -696,7 +732,8 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
       });
       return b.tokens == b.requests && same_type && cache_fits(n.inputs[4]) && rope != nullptr &&
              rope->rotary_dim % (rope->interleaved ? 8 : 16) == 0 &&
-             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, b, d).lanes > 0;
+             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, CacheTypeOf(g, n.inputs[4]), b, d)
+                     .lanes > 0;
     }
     default:
       return cache_fits(n.inputs[4]) && SharedRope(n.attrs.as<ir::FusedAttrs>()) != nullptr;

@@ -32,6 +32,8 @@ struct Case {
   std::vector<int64_t> lens, added;  // of each request: tokens in the cache, and of this step
   int units = 4;                     // multiprocessors: more than a few cut requests into parts
   int64_t shared_bytes = 200 << 10;
+  bool sinks = false;
+  int long_tokens = -1;  // how many the work list calls so; -1: whatever comes
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -110,11 +112,14 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   attrs.window = t.window;
   attrs.causal = t.causal;
   attrs.v_dim = t.v_dim;
+  attrs.sinks = t.sinks;
   g.nodes.push_back({.op = ir::Op::kAttention,
                      .name = "attention",
                      .inputs = {q, state, positions, start, lens, table},
                      .outputs = {out},
                      .attrs = {attrs}});
+  if (t.sinks)
+    g.nodes.back().inputs.push_back(add("sinks", DType::kF32, {t.heads}, ValueKind::kWeight));
   // A second layer, which may begin early: counters must be as they were.
   g.nodes.push_back(g.nodes.back());
 
@@ -186,7 +191,10 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   for (float& v : query) v = Rounded(2 * Random(), t.type);
   ir::Quantize(t.type, query.data(), arena.at(), std::ssize(query));
 
+  std::vector<float> sinks(static_cast<size_t>(t.heads));
+  for (float& v : sinks) v = 3 * Random();
   Bindings bindings;
+  bindings.weights["sinks"] = {sinks.data(), DType::kF32, {kVectorLayout, t.heads * 4}};
   bindings.state = {{stored.at()}};
   bindings.state_blocks = {blocks};
   bindings.block_size = t.block;
@@ -206,6 +214,14 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   CompileAttention(c, 1);
   ASSERT_TRUE(status) << status.error().message;
   RunAll(launches);
+  if (t.long_tokens >= 0) {
+    AttentionBeginArgs begin;
+    std::memcpy(&begin, launches[0].args.data(), sizeof begin);
+    const AttentionList& list = begin.lists[0].list;
+    EXPECT_EQ(std::count_if(list.items, list.items + list.lane_begin[list.lanes],
+                            [](const DecodeItem& it) { return it.cached < 0 && it.part == 0; }),
+              t.long_tokens);
+  }
 
   std::vector<float> got(static_cast<size_t>(tokens * out_row));
   ir::Dequantize(t.type, arena.at() + out_at, got.data(), std::ssize(got));
@@ -235,6 +251,10 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
           if (t.softcap != 0) dot = t.softcap * std::tanh(dot / t.softcap);
           p.push_back(dot);
           high = std::max(high, dot);
+        }
+        if (t.sinks) {
+          high = std::max(high, double{sinks[static_cast<size_t>(h)]});
+          sum = std::exp(sinks[static_cast<size_t>(h)] - high);
         }
         for (double& v : p) sum += v = std::exp(v - high);
         double worst = 0, most = 0;
@@ -328,7 +348,56 @@ std::vector<Case> Cases() {
            lengths(3, 200));
   }
   decode({.name = "softcap", .softcap = 1.5f, .units = 16}, lengths(4, 900));
+  decode({.name = "sinks", .units = 16, .sinks = true}, lengths(4, 900));
   decode({.name = "window_without_causal", .window = 9, .causal = false}, {20, 40});
+
+  // Long tokens, of heads that share keys and have as many parts as there are lanes: `units` of
+  // them to a bucket's token and head. Then those of just too few keys.
+  const auto many = [&](Case c, int64_t parts, int64_t keys, int long_tokens) {
+    c.name = "long_" + c.name;
+    c.units = static_cast<int>(parts * c.heads);
+    c.long_tokens = long_tokens;
+    decode(std::move(c), {parts * LongKeys(static_cast<int>(c.dim / 8)) + keys});
+  };
+  for (const int64_t dim : {64, 128, 256}) {
+    const auto name = [&](const char* which) { return fmt::format("dim{}{}", dim, which); };
+    many({.name = name(""), .heads = 8, .kv_heads = 1, .dim = dim}, 6, 1, 1);
+    many({.name = name("_not"), .heads = 8, .kv_heads = 1, .dim = dim}, 6, 0, 0);
+  }
+  for (const int64_t group : {2, 3, 4, 7, 9, 17}) {
+    many({.name = fmt::format("group{}", group), .heads = group, .kv_heads = 1, .dim = 128}, 6, 77,
+         1);
+  }
+  many({.name = "kv_heads", .heads = 12, .kv_heads = 3, .dim = 256}, 6, 133, 1);
+  many({.name = "block48", .heads = 8, .dim = 128, .block = 48}, 6, 133, 1);
+  many({.name = "softcap", .heads = 8, .dim = 128, .softcap = 1.5f}, 6, 133, 1);
+  many({.name = "sinks", .heads = 8, .dim = 256, .sinks = true}, 6, 133, 1);
+  many({.name = "group1", .heads = 2, .dim = 256}, 8, 133, 0);
+  many({.name = "dim112", .heads = 4, .dim = 112}, 6, 400, 0);
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    for (const DType cache : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8_E4M3}) {
+      many({.name = fmt::format("{}_cache_{}", ir::Name(type), ir::Name(cache)),
+            .type = type,
+            .cache = cache,
+            .heads = 4,
+            .kv_heads = 1,
+            .dim = 256},
+           6, 33, type == cache ? 1 : 0);
+    }
+  }
+  const auto together = [&](Case c, std::vector<int64_t> lens, int long_tokens) {
+    c.name = "long_" + c.name;
+    c.kv_heads = 1;
+    c.dim = 256;
+    c.units = static_cast<int>(2 * (std::ssize(lens) + 2) * c.heads);
+    c.long_tokens = long_tokens;
+    decode(std::move(c), std::move(lens));
+  };
+  together({.name = "and_short", .heads = 4}, {2600, 40}, 1);
+  together({.name = "short_between", .heads = 2}, {3000, 1, 3100, 70}, 2);
+  together({.name = "whole_in_a_lane", .heads = 2, .sinks = true}, {4000, 400}, 2);
+  together({.name = "end_in_others_lanes", .heads = 2}, {4000, 3990, 4010, 3970, 3980}, 5);
+  together({.name = "through_a_window", .heads = 4, .window = 2400}, {3000, 100}, 1);
 
   // Latent caches: many parts of a token, more heads than a block's, vectors of several kinds.
   const auto latent = [](std::string name, int64_t heads, int64_t dim, int64_t v_dim, int units) {

@@ -5,8 +5,9 @@
 //
 // A kernel is `GPU_KERNEL(name, Args, threads) { Tile<...>(args); }`: one trivially copyable
 // argument, found by its name at run time. GPU_KERNEL_BLOCKS(name, Args, threads, blocks): with so
-// few registers that a multiprocessor holds so many blocks. Every function below is called by all
-// threads of a wave (shuffles, Mma) or of a block (sync) together.
+// few registers that a multiprocessor holds so many blocks. GPU_KERNEL_REGISTERS(name, Args,
+// threads, registers): with so many of a lane at most, where the compiler can be told. Every
+// function below is called by all threads of a wave (shuffles, Mma) or of a block (sync) together.
 //
 // Each of the three files gives, in namespace gpu:
 //   kWave                                  threads that run in lockstep, a constant
@@ -44,7 +45,7 @@
 //                                          a global address near
 //   prefetch_near(p)                       the same, into the multiprocessor's own cache
 //   load_volatile(p)                       of what another block wrote during this kernel, after a
-//                                          fence(); int and float
+//                                          fence(); int, float, and Packs of them
 //   copy_async(shared, global, valid)      16 bytes of which `valid` (0..16) are read, the rest is
 //                                          zero; lands at the latest in copy_wait
 //   kCopiesRunAhead                        whether it lands later than at once, a constant
@@ -77,6 +78,9 @@
 //   column; scratch is kM * kK values of shared memory of this wave alone. It goes with B
 //   load_b_across(row): row(k) for k in [0, kK) gives a pointer, 16-byte aligned, to kN values:
 //   B[n][k] = row(k)[n]; shared memory alone.
+//
+// ThinMma<T> (gpu_thin.h; not of AMD's cards) is for what nobody reads twice: rows go from global
+// memory to the product by way of registers alone.
 #pragma once
 
 #include <cstdint>
@@ -159,3 +163,7 @@ GPU_FN float block_sum(float v, float* scratch) {
 }
 
 }  // namespace gpu
+
+#if !defined(__HIP__)
+#include "vt/gpu/gpu_thin.h"
+#endif

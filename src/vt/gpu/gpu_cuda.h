@@ -9,6 +9,14 @@
   extern "C" __global__ void __launch_bounds__(threads, blocks) \
       name(const __grid_constant__ Args args)
 
+// Earlier compilers know one or the other bound alone.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) \
+  extern "C" __global__ void __maxnreg__(registers) name(const __grid_constant__ Args args)
+#else
+#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) GPU_KERNEL(name, Args, threads)
+#endif
+
 namespace gpu {
 
 inline constexpr int kWave = 32;
@@ -63,6 +71,15 @@ GPU_FN T load_volatile(const T* p) {
   uint32_t v;
   asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
   return *reinterpret_cast<T*>(&v);
+}
+template <class T>
+GPU_FN Pack<T> load_volatile(const Pack<T>* p) {
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return *reinterpret_cast<Pack<T>*>(&v);
 }
 
 // Not ld.global.nc, which ptxas moves behind a griddepcontrol.wait that follows.
@@ -200,6 +217,12 @@ GPU_FN void mma_16816(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint
       "{%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+GPU_FN uint32_t turn8(uint32_t w) {
+  uint32_t v;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(v) : "r"(w));
+  return v;
 }
 
 // Lane 4 g + t holds rows g and g + 8 and columns 2 t, 2 t + 1 of a C; of an A its rows' 8 values

@@ -18,6 +18,8 @@
   static void name##_body(const Args& args)
 
 #define GPU_KERNEL_BLOCKS(name, Args, most_threads, blocks) GPU_KERNEL(name, Args, most_threads)
+#define GPU_KERNEL_REGISTERS(name, Args, most_threads, registers) \
+  GPU_KERNEL(name, Args, most_threads)
 
 namespace gpu {
 
@@ -113,6 +115,12 @@ inline void lookup16(const uint32_t (&table)[4], uint32_t n, uint32_t& low, uint
 inline void fence() {}
 template <class T>
 T load_volatile(const T* p) {
+  block_::CountVolatile();
+  return *p;
+}
+template <class T>
+Pack<T> load_volatile(const Pack<T>* p) {
+  block_::CheckAligned(p, 16);
   block_::CountVolatile();
   return *p;
 }
@@ -389,6 +397,47 @@ struct Mma {
   static int low() { return thread() % 16; }
   static int part() { return thread() % kWave / 16; }
 };
+
+// Of ThinMma: what 32 lanes hold, and those of a wider wave once more.
+template <class T>
+void mma_16816(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+               uint32_t b1, T) {
+  struct Mine {
+    float* c;
+    uint32_t a[4], b[2];
+  } mine = {c, {a0, a1, a2, a3}, {b0, b1}};
+  block_::Together(&mine,
+                   [](void** all) {
+                     const auto value = [](uint32_t w, int k) {
+                       return to_float(T{static_cast<uint16_t>(w >> k % 2 * 16)});
+                     };
+                     float a[16][16], b[16][8];
+                     for (int lane = 0; lane < 32; ++lane) {
+                       const Mine& m = *static_cast<const Mine*>(all[lane]);
+                       for (int k = 0; k < 4; ++k) {
+                         const int at = lane % 4 * 2 + k % 2 + k / 2 * 8;
+                         a[lane / 4][at] = value(m.a[k / 2 * 2], k);
+                         a[lane / 4 + 8][at] = value(m.a[k / 2 * 2 + 1], k);
+                         b[at][lane / 4] = value(m.b[k / 2], k);
+                       }
+                     }
+                     for (int lane = 0; lane < kWave; ++lane) {
+                       for (int i = 0; i < 4; ++i) {
+                         float sum = 0;
+                         for (int k = 0; k < 16; ++k)
+                           sum += a[lane % 32 / 4 + i / 2 * 8][k] * b[k][lane % 4 * 2 + i % 2];
+                         static_cast<Mine*>(all[lane])->c[i] += sum;
+                       }
+                     }
+                   },
+                   {"mma_16816", __FILE__, __LINE__});
+}
+inline uint32_t turn8(uint32_t w) {
+  const int lane = thread() % kWave, first = lane / 32 * 32, row = lane % 32 / 4,
+            from = first + lane % 4 * 8 + row / 2;
+  const uint32_t lo = shuffle(w, from), hi = shuffle(w, from + 4);
+  return row % 2 == 0 ? (lo & 0xffff) | hi << 16 : lo >> 16 | (hi & 0xffff0000u);
+}
 
 }  // namespace gpu
 

@@ -13,6 +13,8 @@
 
 #define GPU_KERNEL_BLOCKS(name, Args, threads, blocks) GPU_KERNEL(name, Args, threads)
 
+#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) GPU_KERNEL(name, Args, threads)
+
 namespace gpu {
 
 // Dynamic shared memory begins after what is declared statically, which is nothing.
@@ -144,6 +146,13 @@ GPU_FN T load_volatile(const T* p) {
   } else {
     return *const_cast<const volatile T*>(p);
   }
+}
+template <class T>
+GPU_FN Pack<T> load_volatile(const Pack<T>* p) {
+  Pack<T> v;
+#pragma unroll
+  for (int i = 0; i < Pack<T>::kCount; ++i) v.v[i] = load_volatile(p->v + i);
+  return v;
 }
 
 using Words4 = uint32_t __attribute__((ext_vector_type(4)));

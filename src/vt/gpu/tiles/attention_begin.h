@@ -161,6 +161,7 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
       const KeyRange keys = KeysOf(s, r, t, t + 1);
       const int tiles = KeyTiles(keys), lane = start / lane_tiles;
       const int token_parts = (start + tiles - 1) / lane_tiles - lane + 1;
+      const bool is_long = keys.last - keys.first > static_cast<int64_t>(s.long_keys) * token_parts;
       for (int p = 0; p < token_parts; ++p, ++item) {
         const int from = ::gpu::max(start, (lane + p) * lane_tiles) - start;
         const int to = ::gpu::min(start + tiles, (lane + p + 1) * lane_tiles) - start;
@@ -172,7 +173,7 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
         it.part = p;
         it.parts = token_parts;
         it.lane = lane + p;
-        it.cached = cached;
+        it.cached = is_long ? ~cached : cached;
         s.list.items[item] = it;
         if (p > 0 || start == lane * lane_tiles) {
           s.list.lane_begin[lane + p] = item;

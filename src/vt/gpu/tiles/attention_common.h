@@ -16,6 +16,11 @@ GPU_FN int FirstKey(int window, int position) {
   return window > 0 ? ::gpu::max(0, position - window + 1) : 0;
 }
 
+// Of an item of the work list: keys of its request that earlier steps wrote.
+GPU_FN int CachedKeys(const DecodeItem& it) { return it.cached < 0 ? ~it.cached : it.cached; }
+// Whether its token has many keys (AttentionListSpec's long_keys): all parts of a token agree.
+GPU_FN bool IsLong(const DecodeItem& it) { return it.cached < 0; }
+
 using ::gpu::bf16;
 using ::gpu::f16;
 using ::gpu::Pack;

@@ -76,4 +76,33 @@ struct TokenParts {
   }
 };
 
+// What a row's parts have together, and each part's share of it; by a wave. `row_of(p)`: where part
+// p's maximum and weight stand. `normed`: shares are of a whole of weight 1.
+struct PartsTotal {
+  float high, weight;
+};
+template <class F>
+GPU_FN PartsTotal SharesOfParts(int parts, float sink, bool normed, F row_of, const float* stats,
+                                float* shares) {
+  const auto stat = [&](int p, int which) {
+    return ::gpu::load_volatile(stats + 2 * row_of(p) + which);
+  };
+  const int own = ::gpu::min(::gpu::lane(), parts - 1);
+  const float own_high = stat(own, 0), own_weight = stat(own, 1);
+  float high = own_high;
+  for (int p = ::gpu::lane() + ::gpu::kWave; p < parts; p += ::gpu::kWave)
+    high = ::gpu::max(high, stat(p, 0));
+  high = ::gpu::max(::gpu::wave_max(high), sink);
+  float weight = ::gpu::lane() < parts ? ::gpu::exp2(own_high - high) * own_weight : 0;
+  for (int p = ::gpu::lane() + ::gpu::kWave; p < parts; p += ::gpu::kWave)
+    weight += ::gpu::exp2(stat(p, 0) - high) * stat(p, 1);
+  weight = ::gpu::wave_sum(weight) + ::gpu::exp2(sink - high);
+  const float factor = !normed ? 1 : weight > 0 ? 1 / weight : 0;
+  for (int p = ::gpu::lane(); p < parts; p += ::gpu::kWave) {
+    const float of_part = p < ::gpu::kWave ? own_high : stat(p, 0);
+    shares[p] = ::gpu::exp2(of_part - high) * factor;
+  }
+  return {high, weight};
+}
+
 }  // namespace vt::gpu
