@@ -29,14 +29,10 @@ inline constexpr int kRouterLane = 16;
 inline constexpr int kRouterUpLane = 8;
 
 // Of experts that are chosen by the launch that needs them first: each of its blocks finds the one
-// that it needs, by how many are better, and a block a token writes ids and weights for those that
-// come later.
+// that it needs, and a block a token writes ids and weights for those that come later.
 struct RouterHere {
   RouterArgs router;
   const float* logits = nullptr;  // [tokens][experts]; none: they are chosen already
-  int32_t share_log2 = 0;         // 1 << threads that count for an expert; all of them fit a block
 };
-// Of shared memory: which expert it is, ranks of all.
-constexpr int RouterHereBytes(int experts) { return 16 + (experts + 15) / 16 * 16 * 4; }
 
 }  // namespace vt::gpu

@@ -153,6 +153,8 @@ class LongAttention : public testing::TestWithParam<Case> {
     device.properties.wave = emulated::WaveSize();
     device.properties.shared_bytes = 200 << 10;
     device.value_type = t.type;
+    device.long_blocks = 0;
+    device.long_heads = 2;
     for (const ir::Node& n : g.nodes) EXPECT_TRUE(SupportsAttention(g, n, bucket, device));
 
     ir::Plan plan;

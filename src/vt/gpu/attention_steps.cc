@@ -42,6 +42,11 @@ ir::DType CacheTypeOf(const ir::Graph& g, ir::ValueId state) {
   return g.state_groups[static_cast<size_t>(g.value(state).group)].dtype;
 }
 
+// That a row of a block table has.
+int64_t BlocksOf(const ir::Graph& g, ir::ValueId table, const ir::Bucket& b) {
+  return g.value(table).shape.back().At(b);
+}
+
 // The kernels' sizes of head_dim; 0: none is large enough. In f32 there are fewer.
 int PaddedDim(int64_t head_dim, ir::DType t) {
   for (const int dim : {32, 64, 96, 128, 256}) {
@@ -99,8 +104,9 @@ struct RowShape {
   int32_t long_keys = INT32_MAX;            // AttentionListSpec's
   int64_t long_tiles = 0, long_shares = 0;  // AttentionArgs'
 };
-RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, ir::DType cache, const ir::Bucket& b,
-                    const DeviceFacts& d) {
+// `blocks`: of a request's cache, at most.
+RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, ir::DType cache, int64_t blocks,
+                    const ir::Bucket& b, const DeviceFacts& d) {
   constexpr uint64_t kMostRows = 4;
   RowShape s;
   const auto group = static_cast<uint64_t>(a.heads / a.kv_heads);
@@ -122,13 +128,14 @@ RowShape RowShapeOf(const ir::AttentionAttrs& a, ir::DType t, ir::DType cache, c
       4;
   s.tiles = std::max(1, kRowThreads / s.lanes * RowDepth(s.lanes, s.rows) / kTileKeys);
   const int wave = static_cast<int>(d.properties.wave);
-  if (group > 1 && a.head_dim == s.lanes * 8 && CanBeLong(s.lanes, s.rows, t == cache)) {
-    const int64_t heads = LongHeads(wave);
+  if (static_cast<int64_t>(group) >= d.long_heads && blocks >= d.long_blocks &&
+      a.head_dim == s.lanes * 8 && CanBeLong(s.lanes, s.rows, t == cache)) {
+    const int64_t at_once = LongHeads(wave);
     s.long_keys = LongKeys(s.lanes);
-    s.long_tiles = (static_cast<int64_t>(group) + heads - 1) / heads;
+    s.long_tiles = (static_cast<int64_t>(group) + at_once - 1) / at_once;
     s.long_shares = static_cast<int64_t>(group) / s.long_tiles;
     s.shared_bytes = std::max(
-        {s.shared_bytes, int64_t{LongBytes(s.lanes * 8, wave)}, heads * d.properties.units * 4});
+        {s.shared_bytes, int64_t{LongBytes(s.lanes * 8, wave)}, at_once * d.properties.units * 4});
   }
   return s.shared_bytes <= d.properties.shared_bytes ? s : RowShape{};
 }
@@ -327,7 +334,8 @@ ListPlace ListOf(const ir::Graph& g, const ir::Node& n, const ir::Bucket& b, con
   const ir::AttentionAttrs& a = AttrsOf(n);
   const Reads reads = ReadsOf(n);
   const ir::DType type = g.value(reads.q).dtype;
-  const RowShape few = RowShapeOf(a, type, CacheTypeOf(g, reads.state), b, d);
+  const RowShape few =
+      RowShapeOf(a, type, CacheTypeOf(g, reads.state), BlocksOf(g, reads.table, b), b, d);
   const bool wide = IsWide(a);
   const int blocks_per_unit = few.lanes > 0 ? 1
                               : a.latent()  ? LatentShapeOf(a, type, d).blocks_per_unit
@@ -520,7 +528,8 @@ void CompileRead(const Context& c, ir::NodeId id) {
   a.block_table = c.Ints(reads.table);
   a.group = static_cast<int32_t>(attrs.heads / attrs.kv_heads);
   const RowShape few =
-      RowShapeOf(attrs, type, CacheTypeOf(c.plan.graph, reads.state), c.bucket(), c.device);
+      RowShapeOf(attrs, type, CacheTypeOf(c.plan.graph, reads.state),
+                 BlocksOf(c.plan.graph, reads.table, c.bucket()), c.bucket(), c.device);
   a.tile_rows = static_cast<int32_t>(TileRows(few));
   a.row_tiles = static_cast<int32_t>(RowTiles(attrs, few));
   a.window = WindowOf(attrs);
@@ -598,8 +607,10 @@ void CompileRead(const Context& c, ir::NodeId id) {
       const auto begin = c.plan.graph.nodes.begin();
       row.read.list_is_there = std::any_of(begin, begin + id, WritesToo) ? 1 : 0;
     }
-    c.Emit(id, fmt::format("attention_row{}_l{}_r{}", convert, few.lanes, few.rows), type, config,
-           row);
+    c.Emit(id,
+           fmt::format("attention_row{}{}_l{}_r{}", few.long_tiles > 0 ? "_long" : "", convert,
+                       few.lanes, few.rows),
+           type, config, row);
   } else {
     config.threads = static_cast<unsigned>(shape.waves * c.device.properties.wave);
     config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
@@ -732,7 +743,8 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
       });
       return b.tokens == b.requests && same_type && cache_fits(n.inputs[4]) && rope != nullptr &&
              rope->rotary_dim % (rope->interleaved ? 8 : 16) == 0 &&
-             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, CacheTypeOf(g, n.inputs[4]), b, d)
+             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, CacheTypeOf(g, n.inputs[4]), 0, b,
+                        d)
                      .lanes > 0;
     }
     default:

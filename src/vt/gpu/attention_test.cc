@@ -29,11 +29,12 @@ struct Case {
   float softcap = 0;
   int64_t window = 0;
   bool causal = true;
-  std::vector<int64_t> lens, added;  // of each request: tokens in the cache, and of this step
-  int units = 4;                     // multiprocessors: more than a few cut requests into parts
+  std::vector<int64_t> lens = {},
+                       added = {};  // of each request: tokens in the cache, and of this step
+  int units = 4;                    // multiprocessors: more than a few cut requests into parts
   int64_t shared_bytes = 200 << 10;
   bool sinks = false;
-  int long_tokens = -1;  // how many the work list calls so; -1: whatever comes
+  int long_tokens = -1;  // how many the work list calls so; -1: none may be
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -128,6 +129,10 @@ TEST_P(Attention, IsSoftmaxOverTheCache) {
   device.properties.wave = emulated::WaveSize();
   device.properties.shared_bytes = t.shared_bytes;
   device.value_type = t.type;
+  if (t.long_tokens >= 0) {
+    device.long_blocks = 0;
+    device.long_heads = 2;
+  }
   ASSERT_TRUE(SupportsAttention(g, g.nodes[0], bucket, device));
 
   // The arena: q, out, workspace.

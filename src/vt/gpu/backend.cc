@@ -108,6 +108,7 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
   const char* ranges = std::getenv("VLLM_NVTX_SCOPES_FOR_PROFILING");
   if (ranges != nullptr && std::string_view(ranges) == "1")
     b->ranges_ = Ranges::Of(traits.range_libraries, traits.range_prefix);
+  b->timeline_ = Timeline::FromEnvironment(*b->driver_);
   std::string archs;
   for (const CodeImage& image : traits.images) {
     if (!image.arch.empty() && image.arch != p->arch) {
@@ -122,6 +123,9 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
     }
     if (!m) return m.error();
     b->modules_.push_back(*m);
+    if (b->timeline_ != nullptr) {
+      if (base::Status s = b->timeline_->Attach(*m); !s) return s.error().In(b->name_);
+    }
   }
   if (b->modules_.empty()) {
     return base::Error{base::Code::kUnsupported,
@@ -309,6 +313,7 @@ base::Result<Function> GpuBackend::FunctionOf(const std::string& kernel, int64_t
     }
   }
   if (known.function == nullptr) return missing.error().In("kernel '" + kernel + "'");
+  if (timeline_ != nullptr) timeline_->Name(kernel);
   if (shared_bytes > known.shared_bytes && shared_bytes > (48 << 10)) {
     if (const base::Status s = driver_->AllowShared(known.function, shared_bytes); !s)
       return s.error().In("kernel '" + kernel + "'");
@@ -390,7 +395,8 @@ base::Status GpuBackend::ReplayGraph(Queue& q, GraphHandle graph) {
   const auto it = graphs_.find(graph);
   if (it == graphs_.end())
     return base::Error{base::Code::kInvalidArgument, fmt::format("no graph {} to replay", graph)};
-  const base::Status s = Outside("ReplayGraph");
+  base::Status s = Outside("ReplayGraph");
+  if (s && timeline_ != nullptr) s = timeline_->BeforeReplay(StreamOf(q));
   return s ? driver_->LaunchGraph(StreamOf(q), it->second.exec) : s;
 }
 

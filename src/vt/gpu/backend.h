@@ -12,6 +12,7 @@
 #include "vt/gpu/blas_lt.h"
 #include "vt/gpu/executor.h"
 #include "vt/gpu/target.h"
+#include "vt/gpu/timeline.h"
 
 namespace vt::gpu {
 
@@ -112,6 +113,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<BlasLt> blas_;  // none: linears do without
   GpuTarget target_;
   Ranges ranges_;
+  std::unique_ptr<Timeline> timeline_;
   std::vector<Module> modules_;
   struct Known {
     Function function = nullptr;

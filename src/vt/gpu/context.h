@@ -50,6 +50,9 @@ struct DeviceFacts {
   // From so many on, weights go through linear_stream: the fewer there are, the more it counts that
   // a block's waves wait for one another.
   int64_t stream_bytes = int64_t{32} << 20;
+  // Attention that can go about long tokens in another way costs others a little: from so many
+  // blocks of a request's cache on, and so many heads that share a head of keys.
+  int64_t long_blocks = 512, long_heads = 4;
 };
 
 // Memory of the backend's own that launches may read, uploaded when an executable is compiled.

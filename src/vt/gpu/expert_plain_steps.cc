@@ -125,7 +125,7 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
   if (!c.Aligned(l.x) || (l.shared_x != ir::kNone && !c.Aligned(l.shared_x)))
     return c.Fail(id, "has rows that cannot be read by 16 bytes");
   PlainExpertArgs a = ArgsOf(c, l, s);
-  if (act) a.here = TakeChoice(c, l.ids, kPlainExpertsThreads);
+  if (act) a.here = TakeChoice(c, l.ids);
   const int64_t wave = c.device.properties.wave;
   const int64_t size = ir::Info(c.device.value_type).bytes;
   const int64_t rows = act ? shape.rows / 2 : shape.rows;
@@ -188,8 +188,7 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
     config.grid_y = static_cast<unsigned>(a.shared_grid + of_units + (chooses ? 1 : 0));
     config.threads = static_cast<unsigned>(waves * wave);
     config.shared_bytes = static_cast<unsigned>(
-        sums ? waves * (a.stage * size + turns * shape.rows * 4)
-             : s.k * size + (chooses ? RouterHereBytes(a.here.router.experts) : 0));
+        sums ? waves * (a.stage * size + turns * shape.rows * 4) : s.k * size + (chooses ? 16 : 0));
     config.early = true;
     const char* kernel = sums ? (shape.rows == 2 ? "experts_sum_2x6" : "experts_sum_4x3")
                               : (shape.rows == 2 ? "experts_2x8" : "experts_4x4");

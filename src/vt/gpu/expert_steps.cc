@@ -97,12 +97,9 @@ class Compiler {
     config.grid_y = static_cast<unsigned>(s_.tokens * (s_.chosen + (l_.shared.empty() ? 0 : 1)));
     config.threads = kQuantExpertsUpThreads;
     u.tokens = static_cast<int32_t>(s_.tokens);
-    u.here = TakeChoice(c_, l_.ids, kQuantExpertsUpThreads);
-    config.shared_bytes = 32 * sizeof(float);
-    if (u.here.logits != nullptr) {
-      config.shared_bytes += RouterHereBytes(u.here.router.experts);
-      config.grid_y += static_cast<unsigned>(s_.tokens);
-    }
+    u.here = TakeChoice(c_, l_.ids);
+    config.shared_bytes = 36 * sizeof(float);  // 32 values, and which expert it is
+    if (u.here.logits != nullptr) config.grid_y += static_cast<unsigned>(s_.tokens);
     config.early = true;
     c_.Emit(id_,
             "quant_experts_up" + QuantSetSuffix({g.segments, static_cast<size_t>(g.segment_count)}),

@@ -2,6 +2,9 @@
 #pragma once
 
 #define GPU_FN __device__ __forceinline__
+#if defined(VLLM_CUDA_TIMELINE)
+#include "vt/gpu/gpu_timeline.h"
+#else
 #define GPU_KERNEL(name, Args, threads) \
   extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args)
 
@@ -15,6 +18,7 @@
   extern "C" __global__ void __maxnreg__(registers) name(const __grid_constant__ Args args)
 #else
 #define GPU_KERNEL_REGISTERS(name, Args, threads, registers) GPU_KERNEL(name, Args, threads)
+#endif
 #endif
 
 namespace gpu {
@@ -126,6 +130,9 @@ GPU_FN void copy_wait() {
 GPU_FN void wait_predecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#if defined(VLLM_CUDA_TIMELINE)
+  timeline_mark(vt::gpu::kTimelineWaited, 0);
 #endif
 }
 GPU_FN void launch_dependents() {

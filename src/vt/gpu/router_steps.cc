@@ -125,7 +125,7 @@ bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket&
           (matrix(n.inputs[3]) && g.value(n.inputs[3]).shape[0].At(b) == 1 && plain(n.outputs[3])));
 }
 
-RouterHere TakeChoice(const Context& c, ir::ValueId ids, int threads) {
+RouterHere TakeChoice(const Context& c, ir::ValueId ids) {
   if (c.launches.empty()) return {};
   Launch& last = c.launches.back();
   if (last.node < 0 || !IsNormRouter(c.node(last.node).op) || c.node(last.node).outputs[2] != ids)
@@ -134,17 +134,14 @@ RouterHere TakeChoice(const Context& c, ir::ValueId ids, int threads) {
   std::memcpy(&a, last.args.data(), sizeof a);
   const RouterArgs& r = a.router;
   const bool softmax = r.sigmoid == 0 && r.root == 0;
-  const int padded = (r.experts + 15) / 16 * 16;
   // A softmax's scores with a bias need all the logits, for whom one block is enough.
-  if (r.in_lanes == 0 || r.experts > kRouterUpLane * c.device.properties.wave || padded > threads ||
+  if (r.in_lanes == 0 || r.experts > kRouterUpLane * c.device.properties.wave ||
       (softmax && r.bias != nullptr))
     return {};
   a.chooses = 0;
   last.args_alone = last.args;
   std::memcpy(last.args.data(), &a, sizeof a);
-  RouterHere here = {a.router, a.logits, 0};
-  while (here.share_log2 < 2 && padded << (here.share_log2 + 1) <= threads) ++here.share_log2;
-  return here;
+  return {a.router, a.logits};
 }
 
 }  // namespace vt::gpu

@@ -14,9 +14,9 @@ bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket&
 void CompileRouter(const Context& c, ir::NodeId id);
 void CompileNormRouter(const Context& c, ir::NodeId id);
 
-// For the launch that is about to be emitted, with blocks of so many threads: the choice of these
-// ids, if a norm's router makes them just before. Then that launch leaves it to this one, whose
-// blocks each find theirs sooner than one block would find all.
-RouterHere TakeChoice(const Context& c, ir::ValueId ids, int threads);
+// For the launch that is about to be emitted: the choice of these ids, if a norm's router makes
+// them just before. Then that launch leaves it to this one, whose blocks each find theirs sooner
+// than one block would find all.
+RouterHere TakeChoice(const Context& c, ir::ValueId ids);
 
 }  // namespace vt::gpu

@@ -1,6 +1,7 @@
 // Kernels with planted faults, and some without.
 #include "vt/gpu/emulated/test_kernels.h"
 #include "vt/gpu/gpu.h"
+#include "vt/gpu/timeline_args.h"
 
 namespace vt::gpu::emulated {
 namespace {
@@ -131,6 +132,9 @@ GPU_KERNEL(test_add, AddArgs, 256) {
   const int i = ::gpu::block() * ::gpu::threads() + ::gpu::thread();
   if (i < args.count) args.to[i] += args.from[i];
 }
+
+// As kernels of builds with VLLM_CUDA_TIMELINE.
+GPU_KERNEL(vt_timeline_set, TimelineArgs, 1) { timeline_room = args.room; }
 
 }  // namespace
 }  // namespace vt::gpu::emulated

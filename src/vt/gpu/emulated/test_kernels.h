@@ -79,4 +79,7 @@ struct MmaArgs {
   float* second;       // [16][16]: (c as T) across
 };
 
+// What vt_timeline_set was given.
+inline char* timeline_room = nullptr;
+
 }  // namespace vt::gpu::emulated

@@ -4,33 +4,35 @@ namespace vt::gpu {
 
 // attention_row_l<lanes that share a key>_r<heads of q at once>; convert: of caches of another
 // type.
-#define ATTENTION_ROW_CONVERT(lanes, rows)                                                     \
+#define ATTENTION_ROW(lanes, rows)                                                             \
+  GPU_KERNEL(attention_row_l##lanes##_r##rows##_bf16, AttentionRowArgs, kRowThreads) {         \
+    AttentionRow<::gpu::bf16, lanes, rows, true>(args);                                        \
+  }                                                                                            \
   GPU_KERNEL(attention_row_convert_l##lanes##_r##rows##_bf16, AttentionRowArgs, kRowThreads) { \
     AttentionRow<::gpu::bf16, lanes, rows, false>(args);                                       \
   }
-#define ATTENTION_ROW(lanes, rows)                                                     \
-  GPU_KERNEL(attention_row_l##lanes##_r##rows##_bf16, AttentionRowArgs, kRowThreads) { \
-    AttentionRow<::gpu::bf16, lanes, rows, true>(args);                                \
-  }                                                                                    \
-  ATTENTION_ROW_CONVERT(lanes, rows)
-// Which would take all registers that there are: the launch behind it could not begin beside it.
-#define ATTENTION_ROW_LONG(lanes)                                                              \
-  GPU_KERNEL_REGISTERS(attention_row_l##lanes##_r1_bf16, AttentionRowArgs, kRowThreads, 200) { \
-    AttentionRow<::gpu::bf16, lanes, 1, true>(args);                                           \
-  }                                                                                            \
-  ATTENTION_ROW_CONVERT(lanes, 1)
+// Of plans whose requests may be long. It would take all registers that there are: the launch
+// behind it could not begin beside it.
+#define ATTENTION_ROW_LONG(lanes)                                                            \
+  GPU_KERNEL_REGISTERS(attention_row_long_l##lanes##_r1_bf16, AttentionRowArgs, kRowThreads, \
+                       200) {                                                                \
+    AttentionRow<::gpu::bf16, lanes, 1, true, true>(args);                                   \
+  }
 
 ATTENTION_ROW(4, 1)
 ATTENTION_ROW(4, 2)
 ATTENTION_ROW(4, 4)
-ATTENTION_ROW_LONG(8)
+ATTENTION_ROW(8, 1)
 ATTENTION_ROW(8, 2)
 ATTENTION_ROW(8, 4)
-ATTENTION_ROW_LONG(16)
+ATTENTION_ROW(16, 1)
 ATTENTION_ROW(16, 2)
 ATTENTION_ROW(16, 4)
-ATTENTION_ROW_LONG(32)
+ATTENTION_ROW(32, 1)
 ATTENTION_ROW(32, 2)
 ATTENTION_ROW(32, 4)
+ATTENTION_ROW_LONG(8)
+ATTENTION_ROW_LONG(16)
+ATTENTION_ROW_LONG(32)
 
 }  // namespace vt::gpu

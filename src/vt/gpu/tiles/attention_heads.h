@@ -26,7 +26,6 @@ struct AttentionRows {
   static constexpr int kCopies = kLanes / kScores;  // lanes that have the same score
   static_assert(sizeof(T) == 2 && kScores <= kLanes && kKeys <= ::gpu::kWave);
   static constexpr int kDim = kLanes * kN;
-  static constexpr bool kCanBeLong = CanBeLong(kLanes, kRows, kSame);
 
   const AttentionRowArgs& args;
   const AttentionArgs& a;

@@ -1,13 +1,13 @@
 // Attention of few tokens: blocks of a lane of the work list, of up to kRows heads of q each, which
-// go about an item one by one (attention_heads.h) or, where its token is long, together
-// (attention_long.h).
+// go about an item one by one (attention_heads.h) or, with kLong and where its token is long,
+// together (attention_long.h).
 #pragma once
 
 #include "vt/gpu/tiles/attention_long.h"
 
 namespace vt::gpu {
 
-template <class T, int kLanes, int kRows, bool kSame>
+template <class T, int kLanes, int kRows, bool kSame, bool kLong = false>
 GPU_FN void AttentionRow(const AttentionRowArgs& args) {
   const AttentionArgs& a = args.read;
   // Without writes as AttentionDecode: the write before this launch has let it begin after its own
@@ -32,10 +32,10 @@ GPU_FN void AttentionRow(const AttentionRowArgs& args) {
     const int32_t* table = a.block_table + static_cast<int64_t>(item.request) * stride;
     const bool first = early && i == begin;
     bool is_long = false;
-    if constexpr (One::kCanBeLong) is_long = IsLong(item);
+    if constexpr (kLong) is_long = IsLong(item);
     if (!is_long) {
       One(args, column / a.row_tiles, column % a.row_tiles * kRows).Run(item, table, first, early);
-    } else if constexpr (One::kCanBeLong) {
+    } else if constexpr (kLong) {
       LongItem<T, kLanes>(args, column).Run(item, i, table, first, early);
     }
     if (++i == end) return;

@@ -157,7 +157,7 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
         ::gpu::copy_wait<0>();
         return;
       }
-      id = ChooseHere(a.here, token, j, reinterpret_cast<char*>(x + a.k));
+      id = ChooseHere(a.here, token, j, reinterpret_cast<int*>(x + a.k));
     }
     there = out < CountOf(a.header, a.count);
     chosen = there && id >= 0 && id < a.experts;

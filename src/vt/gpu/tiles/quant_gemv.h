@@ -244,7 +244,7 @@ class QuantGemv {
     const int pair = token * e.chosen + j;
     int id = 0;
     if (!shared && u.here.logits != nullptr) {
-      id = ChooseHere(u.here, token, j, reinterpret_cast<char*>(partial() + 32));
+      id = ChooseHere(u.here, token, j, reinterpret_cast<int*>(partial() + 32));
     } else if (!shared) {
       id = e.ids[pair];
     }

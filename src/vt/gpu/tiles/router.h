@@ -145,35 +145,37 @@ GPU_FN void ChooseInLanes(const RouterArgs& a, const float* logits, int token) {
   ChooseOf<kMost>(a, logits, token);
 }
 
-// By a block, all of whose threads get the j-th expert of the token. `room`: RouterHereBytes of
-// shared memory.
-GPU_FN int ChooseHere(const RouterHere& here, int token, int j, char* room) {
-  const RouterArgs& a = here.router;
-  int* which = reinterpret_cast<int*>(room);
-  float* ranks = reinterpret_cast<float*>(room + 16);
-  const int share = 1 << here.share_log2, me = ::gpu::thread();
-  const int e = me >> here.share_log2, part = me & (share - 1);
-  const int padded = (a.experts + 15) / 16 * 16, mine = ::gpu::min(e, a.experts - 1);
-  float rank = ::gpu::load_volatile(here.logits + token * a.experts + mine);
-  const float bias = a.bias != nullptr ? a.bias[mine] : 0;
-  rank = NumberOf(RanksByLogit(a) ? rank : ScoreOf(a, rank) + bias);
-  if (part == 0 && e < padded) ranks[e] = e < a.experts ? rank : Lowest();
-  if (me == 0) *which = a.experts;
-  ::gpu::sync();
-  // Those before it that are as good come first.
-  int better = 0;
-  const int size = padded >> here.share_log2;
-#pragma unroll 1
-  for (int u = part * size; u < (part + 1) * size; u += 4) {
-    const auto others = *reinterpret_cast<const ::gpu::Pack<float>*>(ranks + u);
+// The j-th expert of the token alone, by a wave.
+template <int kLane>
+GPU_FN int FindOf(const RouterArgs& a, const float* logits, int j) {
+  using Held = HeldRanks<kLane>;
+  float ranks[kLane];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      better += others.v[i] > rank || (others.v[i] == rank && u + i < e) ? 1 : 0;
+  for (int i = 0; i < kLane; ++i) {
+    const int e = ::gpu::min(Held::At(i), a.experts - 1);
+    const float logit = ::gpu::load_volatile(logits + e);
+    const float bias = a.bias != nullptr ? a.bias[e] : 0;
+    ranks[i] = NumberOf(RanksByLogit(a) ? logit : ScoreOf(a, logit) + bias);
   }
-  for (int m = 1; m < share; m *= 2) better += ::gpu::shuffle_xor(better, m);
-  if (part == 0 && e < a.experts && better == j) *which = e;
+  Held held;
+  held.Set([&](int i, int) { return ranks[i]; }, a.experts);
+  int e = a.experts;
+#pragma unroll 1
+  for (int i = 0; i <= j; ++i) e = held.Take(a.experts);
+  return e;
+}
+
+// By a block, all of whose threads get the j-th expert of the token. `room`: of shared memory.
+GPU_FN int ChooseHere(const RouterHere& here, int token, int j, int* room) {
+  if (::gpu::wave() == 0) {
+    const RouterArgs& a = here.router;
+    const float* logits = here.logits + token * a.experts;
+    const int e = a.experts <= 4 * ::gpu::kWave ? FindOf<4>(a, logits, j)
+                                                : FindOf<kRouterUpLane>(a, logits, j);
+    if (::gpu::lane() == 0) *room = e;
+  }
   ::gpu::sync();
-  return *which;
+  return *room;
 }
 
 // A wave; scores and ranks of all experts in `room`, lane l has experts l, l + kWave, ..
