@@ -58,6 +58,7 @@ base::Status Timeline::Attach(Module m) {
   TimelineArgs args{static_cast<char*>(room_)};
   LaunchConfig config;
   config.function = *set;
+  config.threads = 64;  // whole waves of any device
   if (done) done = driver_.Launch(*stream, config, &args, sizeof args);
   if (done) done = driver_.Synchronize(*stream);
   driver_.DestroyStream(*stream);

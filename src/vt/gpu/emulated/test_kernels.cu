@@ -134,7 +134,7 @@ GPU_KERNEL(test_add, AddArgs, 256) {
 }
 
 // As kernels of builds with VLLM_CUDA_TIMELINE.
-GPU_KERNEL(vt_timeline_set, TimelineArgs, 1) { timeline_room = args.room; }
+GPU_KERNEL(vt_timeline_set, TimelineArgs, 64) { timeline_room = args.room; }
 
 }  // namespace
 }  // namespace vt::gpu::emulated

@@ -49,11 +49,13 @@ TEST_F(TimelineTest, WritesFourReplays) {
   const auto timeline = Timeline::FromEnvironment(driver_);
   ASSERT_NE(timeline, nullptr);
   timeline_room = nullptr;
-  ASSERT_TRUE(timeline->Attach(*driver_.LoadModule({})));
+  const base::Status attached = timeline->Attach(*driver_.LoadModule({}));
+  ASSERT_TRUE(attached) << attached.error().message;
   ASSERT_NE(timeline_room, nullptr);
   timeline->Name("linear");
   for (uint64_t replay = 1; replay <= 8; ++replay) {
     ASSERT_TRUE(timeline->BeforeReplay(stream_));
+    ASSERT_TRUE(driver_.Synchronize(stream_));  // as the graph's kernels come behind it
     Mark({.grid = 7, .time = 100 * replay, .block = 1, .unit = 2, .kind = 0, .kernel = 5});
     if (replay == 4)
       Mark({.grid = 9, .time = 450, .block = 0, .unit = 131, .kind = 2, .kernel = 0});
