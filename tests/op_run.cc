@@ -671,6 +671,9 @@ base::Status CaseRun::CheckEnd(vt::Executable& exe, const StepInputs& in) {
     before.push_back(*std::move(t));
   }
   if (auto s = slots_.Reset(backend_, *queue_); !s) return s;
+  // What the nodes left one by one is gone: here a launch may leave a part of its work to the next.
+  if (auto s = backend_.Fill(*queue_, bindings_.arena, 0xff, exe.plan().memory.arena_bytes); !s)
+    return s;
   if (auto s = exe.Run(*queue_); !s) return s.error().In("run");
   if (auto s = backend_.Synchronize(*queue_); !s) return s;
   if (auto s = slots_.Reset(backend_, *queue_); !s) return s;

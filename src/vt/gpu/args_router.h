@@ -1,4 +1,4 @@
-// What is told of the choice of experts: the host side is expert_steps.cc.
+// What is told of the choice of experts: the host side is router_steps.cc.
 #pragma once
 
 #include "vt/gpu/args.h"

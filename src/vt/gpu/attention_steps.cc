@@ -743,8 +743,8 @@ bool SupportsAttention(const ir::Graph& g, const ir::Node& n, const ir::Bucket& 
       });
       return b.tokens == b.requests && same_type && cache_fits(n.inputs[4]) && rope != nullptr &&
              rope->rotary_dim % (rope->interleaved ? 8 : 16) == 0 &&
-             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, CacheTypeOf(g, n.inputs[4]), 0, b,
-                        d)
+             RowShapeOf(AttrsOf(n), g.value(n.inputs[0]).dtype, CacheTypeOf(g, n.inputs[4]),
+                        BlocksOf(g, ReadsOf(n).table, b), b, d)
                      .lanes > 0;
     }
     default:

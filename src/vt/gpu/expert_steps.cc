@@ -1,4 +1,4 @@
-// Nodes of experts: their choice, their matrices, their sum.
+// Nodes of experts: their matrices and their sum; routers are passed on.
 #include "vt/gpu/expert_steps.h"
 
 #include <algorithm>

@@ -12,13 +12,8 @@
   extern "C" __global__ void __launch_bounds__(threads, blocks) \
       name(const __grid_constant__ Args args)
 
-// Earlier compilers know one or the other bound alone.
-#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
 #define GPU_KERNEL_REGISTERS(name, Args, threads, registers) \
   extern "C" __global__ void __maxnreg__(registers) name(const __grid_constant__ Args args)
-#else
-#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) GPU_KERNEL(name, Args, threads)
-#endif
 #endif
 
 namespace gpu {

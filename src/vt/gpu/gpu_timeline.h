@@ -58,4 +58,5 @@ struct TimelineScope {
 #define GPU_KERNEL_BLOCKS(name, Args, threads, blocks) \
   GPU_TIMELINE_KERNEL(name, Args, __launch_bounds__(threads GPU_TIMELINE_COMMA blocks))
 #define GPU_TIMELINE_COMMA ,
-#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) GPU_KERNEL(name, Args, threads)
+#define GPU_KERNEL_REGISTERS(name, Args, threads, registers) \
+  GPU_TIMELINE_KERNEL(name, Args, __maxnreg__(registers))

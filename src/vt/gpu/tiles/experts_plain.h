@@ -147,14 +147,13 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
   if (!shared) {
     ::gpu::wait_predecessor();
     if (a.here.logits == nullptr) id = a.ids[out];
-    fetch();
+    if (y != a.choice_y) fetch();
     if (a.here.logits != nullptr) {
       const int token = out / a.chosen, j = out - token * a.chosen;
       if (y == a.choice_y) {  // a block a token that writes the choice
         if (j == 0 && ::gpu::wave() == 0 && out < CountOf(a.header, a.count))
           ChooseInLanes<kRouterUpLane>(a.here.router, a.here.logits + token * a.here.router.experts,
                                        token);
-        ::gpu::copy_wait<0>();
         return;
       }
       id = ChooseHere(a.here, token, j, reinterpret_cast<int*>(x + a.k));
