@@ -1,8 +1,10 @@
-// What the kernels around experts are told: who is chosen, the order in which many rows are taken,
-// and the sum at the end. Their matrices: args_quant.h.
+// What the kernels around experts are told: a norm and the router behind it, the order in which
+// many rows are taken, and the sum at the end. The choice: args_router.h. Their matrices:
+// args_quant.h, args_experts_plain.h.
 #pragma once
 
 #include "vt/gpu/args_quant.h"
+#include "vt/gpu/args_router.h"
 
 namespace vt::gpu {
 

@@ -12,6 +12,7 @@
 
 #include "base/strings.h"
 #include "vt/gpu/args_attention.h"
+#include "vt/gpu/attention_testing.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/emulated/launch.h"
 #include "vt/ir/quant.h"
@@ -19,6 +20,8 @@
 namespace vt::gpu {
 namespace {
 
+using attention_testing::Bytes;
+using attention_testing::RunAll;
 using ir::DType;
 
 struct Case {
@@ -32,29 +35,6 @@ struct Case {
   int long_tokens = 1;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
-struct Bytes {
-  std::vector<std::byte> data;
-  explicit Bytes(int64_t size = 0) : data(static_cast<size_t>(size + 16), std::byte{0xff}) {}
-  std::byte* at() {
-    return data.data() + (16 - reinterpret_cast<uintptr_t>(data.data()) % 16) % 16;
-  }
-};
-
-void RunAll(const std::vector<Launch>& launches) {
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& l = launches[i];
-    const emulated::Kernel* k = emulated::FindKernel(l.kernel.c_str());
-    ASSERT_NE(k, nullptr) << l.kernel;
-    const emulated::Shape shape{
-        static_cast<int>(l.config.grid_x), static_cast<int>(l.config.grid_y),
-        static_cast<int>(l.config.threads), static_cast<int>(l.config.shared_bytes)};
-    base::Status status = emulated::CheckShape(*k, shape);
-    ASSERT_TRUE(status) << status.error().message;
-    status = emulated::BlockRunner().Run(*k, l.args.data(), shape, i);
-    ASSERT_TRUE(status) << status.error().message;
-  }
-}
 
 class LongAttention : public testing::TestWithParam<Case> {
  protected:
@@ -170,7 +150,7 @@ class LongAttention : public testing::TestWithParam<Case> {
     for (const auto id : {k, v}) place(id, t.kv_heads * t.dim);
     plan.workspace_offset = at;
     plan.workspace_bytes = AttentionWorkspace(g, bucket, device);
-    Bytes arena(at + plan.workspace_bytes);
+    Bytes arena(at + plan.workspace_bytes, std::byte{0xff});
     const std::vector<float> ks = Some(tokens * t.kv_heads * t.dim, 2, 1),
                              vs = Some(std::ssize(ks), 2, 2);
     std::vector<float> qs = Some(tokens * t.heads * t.dim, 4, 3);
@@ -188,7 +168,7 @@ class LongAttention : public testing::TestWithParam<Case> {
     }
 
     const StepLayout layout(g, bucket);
-    Bytes inputs(layout.bytes());
+    Bytes inputs(layout.bytes(), std::byte{0xff});
     const auto ints = [&](const std::string& name) {
       return reinterpret_cast<int32_t*>(inputs.at() + layout.OffsetOf(name));
     };
@@ -221,7 +201,7 @@ class LongAttention : public testing::TestWithParam<Case> {
       if (std::find(mine, mine + requests, slot) != mine + requests)
         cache[static_cast<size_t>(i)] = std::nanf("");
     }
-    Bytes stored(blocks * kv.block_bytes);
+    Bytes stored(blocks * kv.block_bytes, std::byte{0xff});
     ir::Quantize(t.type, cache.data(), stored.at(), std::ssize(cache));
 
     std::vector<float> q_weight = Some(t.dim, 2, 20), k_weight = q_weight,

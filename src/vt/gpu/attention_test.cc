@@ -12,6 +12,7 @@
 
 #include "base/strings.h"
 #include "vt/gpu/args_attention.h"
+#include "vt/gpu/attention_testing.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/emulated/launch.h"
 #include "vt/ir/quant.h"
@@ -19,6 +20,8 @@
 namespace vt::gpu {
 namespace {
 
+using attention_testing::Bytes;
+using attention_testing::RunAll;
 using ir::DType;
 
 struct Case {
@@ -39,35 +42,11 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-struct Bytes {
-  std::vector<std::byte> data;
-  explicit Bytes(int64_t size) : data(static_cast<size_t>(size + 16)) {}
-  std::byte* at() {
-    return data.data() + (16 - reinterpret_cast<uintptr_t>(data.data()) % 16) % 16;
-  }
-};
-
 float Rounded(float v, DType t) {
   std::byte b[4];
   ir::Quantize(t, &v, b, 1);
   ir::Dequantize(t, b, &v, 1);
   return v;
-}
-
-void RunAll(const std::vector<Launch>& launches) {
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& l = launches[i];
-    const emulated::Kernel* k = emulated::FindKernel(l.kernel.c_str());
-    ASSERT_NE(k, nullptr) << l.kernel;
-    ASSERT_EQ(k->args_bytes, l.args.size());
-    const emulated::Shape shape{
-        static_cast<int>(l.config.grid_x), static_cast<int>(l.config.grid_y),
-        static_cast<int>(l.config.threads), static_cast<int>(l.config.shared_bytes)};
-    base::Status status = emulated::CheckShape(*k, shape);
-    ASSERT_TRUE(status) << status.error().message;
-    status = emulated::BlockRunner().Run(*k, l.args.data(), shape, i);
-    ASSERT_TRUE(status) << status.error().message;
-  }
 }
 
 class Attention : public testing::TestWithParam<Case> {

@@ -41,8 +41,7 @@
 //   anew(v)                                v; what is computed of it is computed where it stands,
 //                                          not before a loop, where registers for it are scarce
 //   prefetch(p)                            brings the cache line (128 bytes on CUDA, 64 at least)
-//   of
-//                                          a global address near
+//                                          of a global address near
 //   prefetch_near(p)                       the same, into the multiprocessor's own cache
 //   load_volatile(p)                       of what another block wrote during this kernel, after a
 //                                          fence(); int, float, and Packs of them
