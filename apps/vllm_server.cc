@@ -94,7 +94,7 @@ void AddHttpFlags(CLI::App& app, Flags& f) {
   app.add_flag("--disable-log-requests", f.disable_log_requests, "No line a request");
   app.add_option("--tool-call-parser", f.tool_parser,
                  "How the model writes tool calls; auto: as its chat template says")
-      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "openai"}))
+      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral", "openai"}))
       ->default_str("auto");
   app.add_flag("--enable-auto-tool-choice", f.enable_auto_tools,
                "Do not start where tool calls cannot be parsed");

@@ -33,8 +33,8 @@ std::string Parse(vllm::server::ToolFormat format, std::string_view text, size_t
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto format :
-       {vllm::server::ToolFormat::kHermes, vllm::server::ToolFormat::kLlama3Json}) {
+  using Format = vllm::server::ToolFormat;
+  for (const auto format : {Format::kHermes, Format::kLlama3Json, Format::kMistral}) {
     const std::string whole = Parse(format, text, size + 1);
     if (Parse(format, text, 1) != whole || Parse(format, text, 7) != whole) std::abort();
   }

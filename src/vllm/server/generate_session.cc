@@ -20,12 +20,14 @@ std::mt19937_64& Random() {
 
 }  // namespace
 
-std::string NewCallId() {
+std::string NewCallId(std::optional<ToolFormat> format) {
   constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   std::uniform_int_distribution<size_t> pick(0, kLetters.size() - 1);
-  std::string id = "call_";
-  for (int i = 0; i < 24; ++i) id += kLetters[pick(Random())];
+  // Mistral's templates take ids of nine letters alone when they come back.
+  const bool nine = format == ToolFormat::kMistral;
+  std::string id = nine ? "" : "call_";
+  for (int i = 0; i < (nine ? 9 : 24); ++i) id += kLetters[pick(Random())];
   return id;
 }
 
@@ -192,7 +194,7 @@ void GenerateSession::Finish(Choice& c, const engine::Output& output, const Delt
 
 void GenerateSession::Emit(size_t part, Choice& c, Delta delta) {
   while (c.whole.call_ids.size() < static_cast<size_t>(c.text->tool_calls())) {
-    c.whole.call_ids.push_back(NewCallId());
+    c.whole.call_ids.push_back(NewCallId(options_.tools));
   }
   if (!options_.stream) {
     c.whole.Take(std::move(delta));

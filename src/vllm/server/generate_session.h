@@ -70,7 +70,7 @@ std::vector<PromptEntry> PromptEntries(const text::Tokenizer& tokenizer,
                                        std::string_view text);
 
 // "call_" and 24 letters or digits.
-std::string NewCallId();
+std::string NewCallId(std::optional<ToolFormat> format);
 // `prefix` and 32 hexadecimal digits.
 std::string NewId(std::string_view prefix);
 // The answer of a list as far as into its "data": the id begins with `prefix`.

@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 #include <map>
 
+#include "vllm/server/generate_session.h"
 #include "vllm/server/protocol_fields.h"
 #include "vllm/server/server_testing.h"
 
@@ -427,6 +428,12 @@ TEST_F(ServiceTest, ToolCallsWholeAndStreamed) {
   EXPECT_EQ(ids, 1);
   EXPECT_EQ(arguments, "{\"a\": 1}");
   EXPECT_EQ(reason, "tool_calls");
+  // Templates of Mistral's models take no other ids back.
+  EXPECT_EQ(
+      NewCallId(ToolFormat::kMistral)
+          .find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
+      std::string::npos);
+  EXPECT_EQ(NewCallId(ToolFormat::kMistral).size(), 9u);
   // Without tools the same text is content.
   EXPECT_EQ(Text(Chat(R"(,"tools":[])")->Json().at("choices").at(0).at("finish_reason")), "stop");
 }

@@ -25,6 +25,7 @@ class ToolCallScanner {
   const std::string& arguments() const { return arguments_; }
   // Whether the arguments' text can be passed on before the call is complete.
   bool arguments_open() const { return in_arguments_ || arguments_whole_; }
+  bool arguments_whole() const { return arguments_whole_; }
 
  private:
   State Value(char c);

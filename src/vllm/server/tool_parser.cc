@@ -11,8 +11,8 @@ namespace {
 constexpr std::string_view kHermesOpen = "<tool_call>", kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
 
-// Both formats, character by character: text, a mark that may be beginning, a call, what follows a
-// call. They differ in the marks and in what makes a call.
+// Hermes and Llama 3, character by character: text, a mark that may be beginning, a call, what
+// follows a call. They differ in the marks and in what makes a call.
 class Parser : public ToolParser {
  public:
   Parser(ToolFormat format, std::vector<std::string> names)
@@ -177,12 +177,14 @@ class Parser : public ToolParser {
 
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names) {
   if (format == ToolFormat::kHarmony) return MakeHarmonyParser(std::move(names));
+  if (format == ToolFormat::kMistral) return MakeMistralParser();
   return std::make_unique<Parser>(format, std::move(names));
 }
 
 std::optional<ToolFormat> ToolFormatNamed(std::string_view name) {
   if (name == "hermes") return ToolFormat::kHermes;
   if (name == "llama3_json") return ToolFormat::kLlama3Json;
+  if (name == "mistral") return ToolFormat::kMistral;
   if (name == "openai") return ToolFormat::kHarmony;
   return std::nullopt;
 }
@@ -192,6 +194,7 @@ std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template) {
     return chat_template.find(s) != std::string_view::npos;
   };
   if (has("<|channel|>") && has("<|message|>")) return ToolFormat::kHarmony;
+  if (has("[TOOL_CALLS]")) return ToolFormat::kMistral;
   if (has(kHermesOpen) && has("arguments")) return ToolFormat::kHermes;
   if (has("<|start_header_id|>") && has("\"parameters\"") && has("tools")) {
     return ToolFormat::kLlama3Json;

@@ -20,6 +20,7 @@ namespace vllm::server {
 enum class ToolFormat {
   kHermes,      // <tool_call>{"name": ..., "arguments": {...}}</tool_call>
   kLlama3Json,  // the whole answer: [<|python_tag|>]{"name": ..., "parameters": {...}}[; {...}]
+  kMistral,     // [TOOL_CALLS][{"name": ..., "arguments": ...}], or [TOOL_CALLS]name[ARGS]{...}
   kHarmony      // gpt-oss's channels: thoughts are told apart, without tools too
 };
 
@@ -49,8 +50,9 @@ class ToolParser {
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names);
 
 std::unique_ptr<ToolParser> MakeHarmonyParser(std::vector<std::string> names);
+std::unique_ptr<ToolParser> MakeMistralParser();
 
-// "hermes", "llama3_json", "openai" (harmony, by vLLM's name).
+// "hermes", "llama3_json", "mistral", "openai" (harmony, by vLLM's name).
 std::optional<ToolFormat> ToolFormatNamed(std::string_view name);
 // The format that a chat template tells its model to write, by the marks in it.
 std::optional<ToolFormat> ToolFormatOf(std::string_view chat_template);

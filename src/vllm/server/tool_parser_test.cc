@@ -51,6 +51,8 @@ std::string Parse(ToolFormat format, const std::string& text) {
 std::string Hermes(const std::string& text) { return Parse(ToolFormat::kHermes, text); }
 std::string Llama(const std::string& text) { return Parse(ToolFormat::kLlama3Json, text); }
 
+std::string Mistral(const std::string& text) { return Parse(ToolFormat::kMistral, text); }
+
 std::string Harmony(const std::string& text) { return Parse(ToolFormat::kHarmony, text); }
 
 TEST(ToolParser, HarmonyGivesTheFinalChannelAndCalls) {
@@ -170,11 +172,59 @@ TEST(ToolParser, LlamaJsonThatIsNoCallIsContent) {
   EXPECT_EQ(Llama("<|python_tag|>f.call(1)"), "<|python_tag|>f.call(1)");
 }
 
+TEST(ToolParser, MistralsListsOfCalls) {
+  EXPECT_EQ(Mistral("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"]}\"}, \"id\": "
+                    "\"abcd12345\"}, {\"name\": \"any\", \"arguments\": {}}]"),
+            "|f({\"a\": \"]}\"})|any({})");
+  EXPECT_EQ(Mistral("I look. [TOOL_CALLS] [{\"arguments\": {\"a\":1}, \"name\": \"f\"}]\n"),
+            "I look.|f({\"a\":1})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS][{\"name\": \"f\"}] done"), " done|f({})");
+}
+
+TEST(ToolParser, MistralsCallsByName) {
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS]{\"a\": \"[TOOL_CALLS]}\"}"),
+            "|f({\"a\": \"[TOOL_CALLS]}\"})");
+  EXPECT_EQ(Mistral("I look.\n[TOOL_CALLS]get-weather.x_1[CALL_ID]abcd12345[ARGS] {\"a\": [1, {}]}"
+                    "[TOOL_CALLS]f[ARGS]{}"),
+            "I look.|get-weather.x_1({\"a\": [1, {}]})|f({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS]{} done"), " done|f({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS]{}[TOOL_CA"), "|f({})");
+}
+
+TEST(ToolParser, WhatIsNoCallOfMistralsIsContent) {
+  for (const char* text :
+       {"[TOOL_CALLS]", "[TOOL_CALL", " [TOOL] x ", "[TOOL_CALLS][]", "[TOOL_CALLS][1]",
+        "[TOOL_CALLS][{\"tool\": 1}]", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f[AR",
+        "[TOOL_CALLS]f(1)", "[TOOL_CALLS]f[ARGS]1", "[TOOL_CALLS][ARGS]{}",
+        "[TOOL_CALLS]f g[ARGS]{}", "[TOOL_CALLS]f[CALL_ID]a[CALL_ID]b[ARGS]{}",
+        "[TOOL_CALLS][{\"name\": \"f\"", "a [b] c"}) {
+    EXPECT_EQ(Mistral(text), text);
+  }
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g(1)"), "[TOOL_CALLS]g(1)|f({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS][{\"name\": \"f\"}, 1]"), ", 1]|f({})");
+}
+
+TEST(ToolParser, MistralsArgumentsStreamAndMayBeCut) {
+  const auto parser = MakeToolParser(ToolFormat::kMistral, {});
+  EXPECT_TRUE(parser->Push("[TOOL_CALLS]f[ARGS]").calls.empty());
+  const ToolOutput a = parser->Push("{\"city\": \"Par");
+  ASSERT_EQ(a.calls.size(), 1u);
+  EXPECT_EQ(a.calls[0].name, "f");
+  EXPECT_EQ(a.calls[0].arguments, "{\"city\": \"Par");
+  EXPECT_TRUE(parser->cut());
+  const ToolOutput b = parser->Push("is\"}");
+  ASSERT_EQ(b.calls.size(), 1u);
+  EXPECT_EQ(b.calls[0].arguments, "is\"}");
+  EXPECT_FALSE(parser->cut());
+}
+
 TEST(ToolParser, FormatsAreFoundInTemplates) {
   EXPECT_EQ(ToolFormatOf("... <tool_call>\\n{\"name\": <name>, \"arguments\": <args>}"),
             ToolFormat::kHermes);
   EXPECT_EQ(ToolFormatOf("<|start_header_id|> tools {\"name\": .., \"parameters\": ..}"),
             ToolFormat::kLlama3Json);
+  EXPECT_EQ(ToolFormatOf("{{ '[TOOL_CALLS]' + call.function.name }}"), ToolFormat::kMistral);
+  EXPECT_EQ(ToolFormatNamed("mistral"), ToolFormat::kMistral);
   EXPECT_EQ(ToolFormatOf("{{ messages }}"), std::nullopt);
   EXPECT_EQ(ToolFormatNamed("hermes"), ToolFormat::kHermes);
   EXPECT_EQ(ToolFormatNamed("x"), std::nullopt);
