@@ -25,8 +25,9 @@ base::Result<std::vector<int32_t>> EncodeChat(const LoadedModel& model,
                                               const text::ChatInput& chat) {
   if (model.tokenizer == nullptr) return Invalid("this model has no tokenizer: give token ids");
   if (model.chat_template == nullptr) {
-    return Invalid(
-        "this model has no chat template: give one with --chat-template, or use a plain prompt");
+    return Invalid(fmt::format(
+        "this model has no chat template{}: give one with --chat-template, or use a plain prompt",
+        model.why_no_template.empty() ? "" : " (" + model.why_no_template + ")"));
   }
   base::Result<std::vector<text::PromptSegment>> parts = model.chat_template->RenderSegments(chat);
   if (!parts) return parts.error();

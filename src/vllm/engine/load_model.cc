@@ -516,6 +516,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   if (!text) return text.error();
   model->tokenizer = std::move(text->tokenizer);
   model->chat_template = std::move(text->chat_template);
+  model->why_no_template = std::move(text->why_no_template);
   model->eos_ids = EndIds(*model);
   const base::Result<Pooling> pooling =
       LoadPooling(checkpoint, options.model, model->encoder ? Pooling::kFirst : Pooling::kLast);

@@ -6,6 +6,7 @@
 #include "base/os/file.h"
 #include "base/strings.h"
 #include "vllm/engine/loaded_model.h"
+#include "vllm/text/mistral_template.h"
 #include "vllm/weights/gguf.h"
 
 namespace vllm::engine {
@@ -65,6 +66,16 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
     if (!text) return text.error();
     source.text = *std::move(text);
     source.name = template_file;
+  }
+  if (source.text.empty() && parts.tokenizer != nullptr &&
+      !parts.tokenizer->instruct_version().empty()) {
+    base::Result<std::string> text = text::MistralTemplate(*parts.tokenizer, &source.options);
+    if (text) {
+      source.text = *std::move(text);
+      source.name = "of " + parts.tokenizer->instruct_version();
+    } else {
+      parts.why_no_template = text.error().message;
+    }
   }
   if (source.text.empty()) {
     source.text = templates.own;

@@ -25,10 +25,12 @@ namespace vllm::engine {
 struct TextParts {
   std::unique_ptr<text::Tokenizer> tokenizer;         // nullptr: the model has none
   std::unique_ptr<text::ChatTemplate> chat_template;  // nullptr: none
+  std::string why_no_template;                        // of a known format, if it is known
 };
 
 // `path`: a folder (tokenizer.json alone suffices) or a GGUF file. `template_file` replaces the
-// model's own template; `own_template` is taken where there is none.
+// model's own template; where there is none, that of its tekken.json's version is taken, else
+// `own_template`.
 base::Result<TextParts> LoadText(const std::string& path, const std::string& template_file,
                                  std::string_view own_template = {});
 
@@ -49,6 +51,7 @@ struct LoadedModel {
   void* weight_memory = nullptr;  // in which they all stand
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;
+  std::string why_no_template;  // see TextParts
   std::vector<int32_t> eos_ids;
   Pooling pooling = Pooling::kLast;
   bool encoder = false;  // its graph ends in hidden states, or in `classes` scores

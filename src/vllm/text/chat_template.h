@@ -32,6 +32,10 @@ struct TemplateOptions {
   std::string eos_token;
   std::map<std::string, std::string>
       special_tokens;  // "pad_token", "unk_token", ...: template variables by name
+  // Stands between the parts of a message that the template takes as one string.
+  std::string between_parts = "\n";
+  // A tool's text that is JSON is given to the template as the value that it says, none as {}.
+  bool json_tool_results = false;
 };
 
 struct ChatInput {
@@ -99,10 +103,10 @@ class ChatTemplate {
   // refuses (with the template's own sentence where it raised one: an HTTP 400), kResourceExhausted
   // for a template that loops or grows without end.
   //
-  // Messages are reshaped to the template's traits: parts are joined with "\n" where it takes a
-  // string, a string becomes one part where it takes parts only; `tool_calls: []` and `tools: []`
-  // equal absent; role "developer" becomes "system" and "function" becomes "tool" where the
-  // template has no branch of its own; other roles are refused by name.
+  // Messages are reshaped to the template's traits: parts are joined where it takes a string, a
+  // string becomes one part where it takes parts only; `tool_calls: []` and `tools: []` equal
+  // absent; role "developer" becomes "system" and "function" becomes "tool" where the template has
+  // no branch of its own; other roles are refused by name.
   base::Result<std::string> Render(const ChatInput& input) const;
 
   // The same prompt in runs by origin. The origin follows a string through printing, concatenation,

@@ -40,6 +40,7 @@ class Shaper {
     message["role"] = *role;
     if (base::Status s = ToolCalls(message); !s) return s.error();
     if (base::Status s = Content(message, *role); !s) return s.error();
+    if (options_.json_tool_results && *role == "tool") ToolResult(message["content"]);
     return json::value(std::move(message));
   }
 
@@ -116,6 +117,17 @@ class Shaper {
     jinja::StrBuilder out(budget);
     jinja::AppendJson(jinja::FromJson(v, false, budget), {}, out);
     return out.text();
+  }
+
+  static void ToolResult(json::value& content) {
+    if (!content.is_string()) return;
+    const json::string& text = content.get_string();
+    Result<json::value> parsed = base::ParseJson({text.data(), text.size()});
+    if (text.empty()) {
+      content = json::object();
+    } else if (parsed) {
+      content = *std::move(parsed);
+    }
   }
 
   base::Status Content(json::object& message, const std::string& role) {
@@ -195,7 +207,7 @@ class Shaper {
     }
     std::string joined;
     for (const json::value& p : parts) {
-      if (&p != parts.begin()) joined += '\n';
+      if (&p != parts.begin()) joined += options_.between_parts;
       const json::string& text = p.get_object().at("text").get_string();
       joined.append(text.data(), text.size());
     }

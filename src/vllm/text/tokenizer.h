@@ -111,6 +111,8 @@ class Tokenizer {
   std::optional<int32_t> unk_id() const;
   // Whether Encode(add_special_tokens) puts the BOS token in front.
   bool adds_bos() const;
+  // The chat format that a tekken.json names ("v13"); empty where it names none, and for others.
+  const std::string& instruct_version() const;
 
  private:
   friend class IncrementalDetokenizer;

@@ -160,6 +160,9 @@ base::Status Loader::Load(const json::object& root) {
   auto pattern = base::JsonString(**config, "pattern", "");
   if (!pattern.ok()) return pattern.error().In("config");
   if (pattern->empty()) return Corrupt("config: \"pattern\" is missing");
+  auto version = base::JsonString(**config, "version", "");
+  if (!version.ok()) return version.error().In("config");
+  p_.instruct_version = *std::move(version);
   auto size = base::JsonInt(**config, "default_vocab_size", -1);
   if (!size.ok()) return size.error().In("config");
   auto specials = base::JsonInt(**config, "default_num_special_tokens", -1);

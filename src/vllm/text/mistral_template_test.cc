@@ -1,0 +1,101 @@
+// The chat formats of tekken.json against mistral-common (tools/make_mistral_goldens.py).
+#include "vllm/text/mistral_template.h"
+
+#include <gtest/gtest.h>
+
+#include "vllm/text/text_golden.h"
+
+namespace vllm::text {
+namespace {
+
+namespace json = boost::json;
+
+const json::object& Golden() {
+  static const json::value golden =
+      ReadJsonGz(std::string(VLLM_SOURCE_DIR) + "/tests/goldens/text/mistral.json.gz");
+  return golden.as_object();
+}
+
+base::Result<std::unique_ptr<Tokenizer>> Of(std::string_view version) {
+  json::object file = Golden().at("tokenizer").as_object();
+  file["config"].as_object()["version"] = version;
+  return Tokenizer::FromTekken(file);
+}
+
+class MistralVersion : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MistralVersion, ConversationsBecomeWhatMistralsOwnEncoderMakes) {
+  const auto tokenizer = Of(GetParam());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  TemplateOptions options = {.bos_token = "<s>", .eos_token = "</s>"};
+  auto source = MistralTemplate(**tokenizer, &options);
+  ASSERT_TRUE(source) << source.error().message;
+  const auto t = ChatTemplate::Parse(*source, GetParam(), options);
+  ASSERT_TRUE(t) << t.error().message;
+  EXPECT_TRUE((*t)->traits().takes_tools);
+  EXPECT_TRUE((*t)->traits().takes_tool_calls);
+  EXPECT_FALSE((*t)->traits().takes_images);
+
+  size_t rendered = 0, refused = 0;
+  const json::object& wanted = Golden().at("versions").as_object().at(GetParam()).as_object();
+  for (const auto& kv : Golden().at("conversations").as_object()) {
+    const std::string where = std::string(GetParam()) + ": " + std::string(kv.key());
+    const json::object& given = kv.value().as_object();
+    const json::object& want = wanted.at(kv.key()).as_object();
+    ChatInput in;
+    in.messages = given.at("messages").as_array();
+    if (const json::value* tools = given.if_contains("tools")) in.tools = *tools;
+    in.continue_final_message = given.contains("continue");
+    in.add_generation_prompt = !in.continue_final_message;
+    const auto got = (*t)->RenderSegments(in);
+    if (want.contains("error")) {
+      EXPECT_FALSE(got) << where << " must be refused: " << want.at("error").as_string();
+      if (!got) {
+        EXPECT_EQ(got.error().message.find("the chat template refuses this conversation: "), 0u)
+            << where << ": " << got.error().message;
+      }
+      ++refused;
+      continue;
+    }
+    ASSERT_TRUE(got) << where << ": " << got.error().message;
+    std::string text;
+    std::vector<Segment> segments;
+    for (const PromptSegment& s : *got) {
+      text += s.text;
+      segments.push_back({s.text, s.from_template});
+    }
+    EXPECT_EQ(text, want.at("text").as_string()) << where;
+    // What somebody wrote never becomes a control token.
+    const auto ids = (*tokenizer)->EncodeSegments(segments, true);
+    ASSERT_TRUE(ids) << where << ": " << ids.error().message;
+    EXPECT_EQ(*ids, Ids(want.at("ids"))) << where;
+    ++rendered;
+  }
+  EXPECT_GE(rendered, 32u);
+  EXPECT_GE(refused, 7u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MistralVersion, ::testing::Values("v3", "v7", "v11", "v13"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(MistralTemplate, RefusesWhatItDoesNotKnow) {
+  const auto why = [](const base::Result<std::unique_ptr<Tokenizer>>& tokenizer) {
+    TemplateOptions options;
+    const auto source = MistralTemplate(**tokenizer, &options);
+    return source ? std::string("it was taken") : source.error().message;
+  };
+  EXPECT_EQ(why(Of("v15")),
+            "tekken.json: its chat format is 'v15', and v3, v7, v11 and v13 are known here");
+  EXPECT_NE(why(Of("v1\n")).find("is 'v1\\x0a'"), std::string::npos) << why(Of("v1\n"));
+  json::object file = Golden().at("tokenizer").as_object();
+  file["config"].as_object()["version"] = "v11";
+  for (json::value& token : file["special_tokens"].as_array()) {
+    json::value& name = token.as_object()["token_str"];
+    if (name.as_string() == "[ARGS]") name = "[OTHER]";
+  }
+  EXPECT_EQ(why(Tokenizer::FromTekken(file)),
+            "tekken.json: its chat format (v11) needs a special token [ARGS], which is missing");
+}
+
+}  // namespace
+}  // namespace vllm::text
