@@ -146,7 +146,8 @@ OpCase ExpertBlock(const std::string& name, int64_t experts, int64_t chosen, int
   const ValueId h = c.b.RmsNorm(x, c.Vector("norm", k), 1e-6f, 1);
   router.top_k = chosen;
   const Routed r = c.b.Router(c.Linear(h, "router", experts, k, DType::kF32), router, "router",
-                              router.bias ? c.Vector("bias", experts) : "");
+                              router.bias ? c.Vector("bias", experts) : "",
+                              router.expert_scales ? c.Vector("scales", experts) : "");
   const auto mlp = [&](ValueId gate, ValueId up_) {
     return c.b.Mul(c.b.Act(gate, Activation::kSilu), up_);
   };
@@ -219,6 +220,48 @@ void AddExpertBlocks(std::vector<OpCase>& cases) {
                     {}, {{{1}}, {{2}}}));
   }
   add(ExpertBlock("expert_block.few_wide", 5, 2, 2048, 256, 0, q4, q6, {}, {{{1}}}));
+}
+
+// Many experts behind a norm and its router, routed as models do it. Where a step has few tokens,
+// a device may choose in the launch of the experts' first matrices.
+void AddExpertChoices(std::vector<OpCase>& cases) {
+  const auto add = [&](const char* kind, int64_t experts, int64_t shared, DType up, DType down,
+                       const RouterAttrs& router) {
+    Add(cases,
+        ExpertBlock(fmt::format("expert_choice.{}.e{}.{}", kind, experts, Name(up)), experts, 8, 64,
+                    32, shared, up, down, router, {{{1}}, {{3}, 1}}, SharedGate::kNone));
+  };
+  struct Kind {
+    const char* name;
+    RouterAttrs router;
+    int64_t quantised, plain;  // how many experts
+  };
+  const RouterAttrs of_groups = {.scale = 16, .groups = 8, .top_groups = 3, .group_max = true},
+                    biased = {.sigmoid = true, .normalise = true, .scale = 2.5f, .bias = true};
+  RouterAttrs biased_groups = biased, rooted = biased;
+  biased_groups.groups = 8;
+  biased_groups.top_groups = 4;
+  rooted.sigmoid = false;
+  rooted.root = true;
+  for (const Kind& k : std::vector<Kind>{
+           {"softmax", {}, 130, 256},                                         // Qwen2
+           {"normalised", {.normalise = true}, 256, 200},                     // Qwen3
+           {"normalised", {.normalise = true}, 300, 130},                     // for waves of 64
+           {"softmax.bias", {.normalise = true, .bias = true}, 130, 256},     // ERNIE
+           {"softmax.groups", of_groups, 256, 200},                           // DeepSeek-V2
+           {"scales", {.normalise = true, .expert_scales = true}, 200, 130},  // Gemma 4
+           {"sigmoid", {.sigmoid = true}, 130, 200},                          // Llama 4
+           {"sigmoid.bias", biased, 200, 300},                                // GLM-4.5
+           {"sigmoid.groups", biased_groups, 200, 256},                       // DeepSeek-V3
+           {"root", rooted, 256, 130},                                        // DeepSeek-V4
+           {"root.scales", {.root = true, .expert_scales = true}, 200, 256}}) {
+    add(k.name, k.quantised, 0, DType::kQ8_0, DType::kQ4_0, k.router);
+    add(k.name, k.plain, 0, DType::kBF16, DType::kBF16, k.router);
+  }
+  // Beside a shared one; and matrices of f32.
+  add("shared", 256, 32, DType::kQ4_0, DType::kQ8_0, biased);
+  add("shared", 200, 32, DType::kBF16, DType::kBF16, biased);
+  add("shared", 256, 32, DType::kF32, DType::kF32, {.normalise = true});
 }
 
 // A layer's first half: norm, quantised q, k and v (and a gate), attention, and back.
@@ -317,6 +360,7 @@ void AddExperts(std::vector<OpCase>& cases) {
   AddRouters(cases);
   AddGroupedLinears(cases);
   AddExpertBlocks(cases);
+  AddExpertChoices(cases);
   AddAttentionBlocks(cases);
   AddSums(cases);
 }

@@ -66,7 +66,8 @@ TEST_P(OpEmulated, AgreesWithTheInterpreter) {
   const vt::DeviceRegistry registry = vt::DeviceRegistry::Load({kModules});
   const std::unique_ptr<vt::Backend> backend = Open(registry, variant.device, variant.dtype);
   ASSERT_NE(backend, nullptr);
-  for (size_t i = variant.first; i < Cases().size(); i += variant.stride) {
+  const bool all = family == "expert_choice";  // goes by the wave's size, and is small
+  for (size_t i = all ? 0 : variant.first; i < Cases().size(); i += all ? 1 : variant.stride) {
     const OpCase& c = Cases()[i];
     if (FamilyOf(c) != family) continue;
     SCOPED_TRACE(c.name);
