@@ -108,7 +108,9 @@ base::Result<std::unique_ptr<Backend>> GpuBackend::Open(const ModuleTraits& trai
   const char* ranges = std::getenv("VLLM_NVTX_SCOPES_FOR_PROFILING");
   if (ranges != nullptr && std::string_view(ranges) == "1")
     b->ranges_ = Ranges::Of(traits.range_libraries, traits.range_prefix);
-  b->timeline_ = Timeline::FromEnvironment(*b->driver_);
+  base::Result<std::unique_ptr<Timeline>> timeline = Timeline::FromEnvironment(*b->driver_);
+  if (!timeline) return timeline.error().In(b->name_);
+  b->timeline_ = *std::move(timeline);
   std::string archs;
   for (const CodeImage& image : traits.images) {
     if (!image.arch.empty() && image.arch != p->arch) {

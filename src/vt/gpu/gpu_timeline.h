@@ -31,12 +31,6 @@ __device__ __forceinline__ void timeline_mark(uint32_t kind, uint32_t kernel) {
   to[static_cast<size_t>(e.unit) * vt::gpu::kTimelineEvents + at] = e;
 }
 
-constexpr __host__ __device__ uint32_t timeline_hash(const char* s) {
-  uint32_t h = 2166136261u;
-  while (*s != 0) h = (h ^ static_cast<unsigned char>(*s++)) * 16777619u;
-  return h;
-}
-
 struct TimelineScope {
   __device__ __forceinline__ explicit TimelineScope(uint32_t kernel) {
     timeline_mark(vt::gpu::kTimelineBegan, kernel);
@@ -47,10 +41,10 @@ struct TimelineScope {
 }  // namespace gpu
 
 #define GPU_TIMELINE_KERNEL(name, Args, bounds)                               \
+  constexpr uint32_t name##_hash = ::vt::gpu::TimelineHash(#name);            \
   __device__ __forceinline__ void name##_body(const Args& args);              \
   extern "C" __global__ void bounds name(const __grid_constant__ Args args) { \
-    constexpr uint32_t kName = ::gpu::timeline_hash(#name);                   \
-    const ::gpu::TimelineScope scope(kName);                                  \
+    const ::gpu::TimelineScope scope(name##_hash);                            \
     name##_body(args);                                                        \
   }                                                                           \
   __device__ __forceinline__ void name##_body(const Args& args)

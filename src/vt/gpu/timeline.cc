@@ -14,18 +14,17 @@ namespace {
 
 constexpr int kReplays = 4;
 
-// As timeline_hash of the kernels.
-uint32_t HashOf(const std::string& name) {
-  uint32_t h = 2166136261u;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
-  return h;
+base::Error CannotWrite(const std::string& file) {
+  return {base::Code::kUnavailable,
+          fmt::format("VLLM_GPU_TIMELINE names {}, which cannot be written", file)};
 }
 
 }  // namespace
 
-std::unique_ptr<Timeline> Timeline::FromEnvironment(Driver& driver) {
+base::Result<std::unique_ptr<Timeline>> Timeline::FromEnvironment(Driver& driver) {
   const char* file = std::getenv("VLLM_GPU_TIMELINE");
-  if (file == nullptr || *file == 0) return nullptr;
+  if (file == nullptr || *file == 0) return std::unique_ptr<Timeline>();
+  if (!std::ofstream(file)) return CannotWrite(file);
   const char* from = std::getenv("VLLM_GPU_TIMELINE_FROM");
   return std::unique_ptr<Timeline>(
       new Timeline(driver, file, from != nullptr ? std::max(1, std::atoi(from)) : 40));
@@ -80,7 +79,8 @@ base::Status Timeline::Write(Stream s) {
   if (done) done = driver_.Synchronize(s);
   if (!done) return done;
   std::ofstream out(file_);
-  for (const std::string& name : names_) out << "kernel " << HashOf(name) << ' ' << name << '\n';
+  for (const std::string& name : names_)
+    out << "kernel " << TimelineHash(name.c_str()) << ' ' << name << '\n';
   for (uint32_t unit = 0; unit < kTimelineUnits; ++unit) {
     uint32_t count = 0;
     std::memcpy(&count, room.data() + unit * kTimelineLine, sizeof count);
@@ -95,7 +95,7 @@ base::Status Timeline::Write(Stream s) {
   }
   out.close();
   if (out) return {};
-  return base::Error{base::Code::kUnavailable, fmt::format("cannot write {}", file_)};
+  return CannotWrite(file_);
 }
 
 }  // namespace vt::gpu

@@ -14,8 +14,9 @@ namespace vt::gpu {
 class Timeline {
  public:
   // VLLM_GPU_TIMELINE: the file that four replays of graphs are written to, from the
-  // VLLM_GPU_TIMELINE_FROM-th (40) on. nullptr if it is not set.
-  static std::unique_ptr<Timeline> FromEnvironment(Driver& driver);
+  // VLLM_GPU_TIMELINE_FROM-th (40) on; it is made at once, so that one that cannot be is refused
+  // before anything runs (kUnavailable). nullptr if it is not set.
+  static base::Result<std::unique_ptr<Timeline>> FromEnvironment(Driver& driver);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;

@@ -15,6 +15,12 @@ struct TimelineEvent {
   uint64_t grid, time;  // a launch of a graph has the same number in each of its replays; ns
   uint32_t block, unit, kind, kernel;  // kernel: the hash of its name, where a block begins
 };
+// FNV-1a.
+constexpr uint32_t TimelineHash(const char* name) {
+  uint32_t h = 2166136261u;
+  for (; *name != 0; ++name) h = (h ^ static_cast<unsigned char>(*name)) * 16777619u;
+  return h;
+}
 inline constexpr uint32_t kTimelineUnits = 256, kTimelineEvents = 16384;
 inline constexpr uint32_t kTimelineLine = 128, kTimelineHead = kTimelineUnits * kTimelineLine;
 inline constexpr int64_t kTimelineBytes =

@@ -46,7 +46,8 @@ class TimelineTest : public testing::Test {
 };
 
 TEST_F(TimelineTest, WritesFourReplays) {
-  const auto timeline = Timeline::FromEnvironment(driver_);
+  std::ofstream(file_) << "of another run";
+  const auto timeline = *Timeline::FromEnvironment(driver_);
   ASSERT_NE(timeline, nullptr);
   timeline_room = nullptr;
   const base::Status attached = timeline->Attach(*driver_.LoadModule({}));
@@ -71,17 +72,35 @@ TEST_F(TimelineTest, WritesFourReplays) {
 
 TEST_F(TimelineTest, NothingIsDoneUnlessAsked) {
   unsetenv("VLLM_GPU_TIMELINE");
-  EXPECT_EQ(Timeline::FromEnvironment(driver_), nullptr);
+  const auto timeline = Timeline::FromEnvironment(driver_);
+  ASSERT_TRUE(timeline);
+  EXPECT_EQ(*timeline, nullptr);
 }
 
-TEST_F(TimelineTest, AFileThatCannotBeWrittenIsAnError) {
+TEST_F(TimelineTest, AFileThatCannotBeWrittenIsRefusedAtStart) {
   setenv("VLLM_GPU_TIMELINE", "/nowhere/at/all", 1);
   const auto timeline = Timeline::FromEnvironment(driver_);
+  ASSERT_FALSE(timeline);
+  EXPECT_EQ(timeline.error().code, base::Code::kUnavailable);
+  EXPECT_EQ(timeline.error().message,
+            "VLLM_GPU_TIMELINE names /nowhere/at/all, which cannot be written");
+}
+
+TEST_F(TimelineTest, AFolderThatGoesAwayIsAnError) {
+  const std::filesystem::path folder = file_.string() + "-folder", file = folder / "step.txt";
+  std::filesystem::create_directory(folder);
+  setenv("VLLM_GPU_TIMELINE", file.c_str(), 1);
+  const auto timeline = *Timeline::FromEnvironment(driver_);
   ASSERT_TRUE(timeline->Attach(*driver_.LoadModule({})));
+  std::filesystem::remove_all(folder);
   base::Status last;
-  for (int i = 0; i < 7; ++i) last = timeline->BeforeReplay(stream_);
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_TRUE(last) << i;
+    last = timeline->BeforeReplay(stream_);
+  }
   ASSERT_FALSE(last);
-  EXPECT_EQ(last.error().message, "cannot write /nowhere/at/all");
+  EXPECT_EQ(last.error().message,
+            "VLLM_GPU_TIMELINE names " + file.string() + ", which cannot be written");
 }
 
 }  // namespace
