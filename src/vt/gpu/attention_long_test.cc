@@ -33,6 +33,8 @@ struct Case {
   int64_t window = 0;
   DType type = DType::kBF16;
   int long_tokens = 1;
+  int units = 0;  // of the device; 0: a head a block, and lanes enough for parts
+  int64_t shared_bytes = 200 << 10;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -41,6 +43,7 @@ class LongAttention : public testing::TestWithParam<Case> {
   struct Result {
     std::vector<float> out, cache;
     int long_tokens = 0;
+    std::string kernel;
   };
 
   std::vector<float> Some(int64_t n, float size, uint32_t seed) const {
@@ -128,10 +131,10 @@ class LongAttention : public testing::TestWithParam<Case> {
     }
 
     DeviceFacts device;
-    // A head a block, and lanes enough for parts.
-    device.properties.units = static_cast<int>(std::max<int64_t>(2 * tokens, 6) * t.heads);
+    device.properties.units =
+        t.units > 0 ? t.units : static_cast<int>(std::max<int64_t>(2 * tokens, 6) * t.heads);
     device.properties.wave = emulated::WaveSize();
-    device.properties.shared_bytes = 200 << 10;
+    device.properties.shared_bytes = t.shared_bytes;
     device.value_type = t.type;
     device.long_blocks = 0;
     device.long_heads = 2;
@@ -236,6 +239,7 @@ class LongAttention : public testing::TestWithParam<Case> {
     RunAll(launches);
 
     Result result;
+    result.kernel = launches.back().kernel;
     AttentionBeginArgs begin;
     std::memcpy(&begin, launches[0].args.data(), sizeof begin);
     const AttentionList& list = begin.lists[0].list;
@@ -255,6 +259,10 @@ TEST_P(LongAttention, IsWhatWritingAndReadingGive) {
   const Result one = Step(true), two = Step(false);
   EXPECT_EQ(one.long_tokens, t.long_tokens);
   EXPECT_EQ(two.long_tokens, t.long_tokens);
+  const bool has_room = t.shared_bytes >= 200 << 10;
+  const std::string kernel =
+      fmt::format("attention_row{}_l{}_r1", has_room ? "_long" : "", t.dim / 8);
+  for (const Result& r : {one, two}) EXPECT_TRUE(r.kernel.starts_with(kernel)) << r.kernel;
   const float unit = t.type == DType::kBF16 ? 0x1p-8f : 0x1p-11f;
   for (size_t i = 0; i < two.cache.size(); ++i)
     ASSERT_NEAR(one.cache[i], two.cache[i], unit * std::fabs(two.cache[i])) << i;
@@ -286,6 +294,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "softcap", .heads = 4, .lens = {kEnough + 90}, .softcap = 2},
         Case{.name = "window", .heads = 4, .lens = {kEnough + 900}, .window = kEnough + 90},
         Case{.name = "beside_short", .heads = 4, .lens = {40, 2 * kEnough, 1}},
+        // As many parts of a token as there are multiprocessors, for eight heads or for one.
+        Case{.name = "no_room",
+             .heads = 4,
+             .dim = 64,
+             .lens = {6 * LongKeys(8) + 300},
+             .long_tokens = 0,
+             .units = 600,
+             .shared_bytes = 9 << 10},
         Case{.name = "two", .heads = 2, .lens = {3000, 2 * kEnough}, .long_tokens = 2}),
     [](const auto& info) { return info.param.name; });
 
