@@ -12,17 +12,17 @@
 
 #include "base/strings.h"
 #include "vt/gpu/args_attention.h"
-#include "vt/gpu/attention_testing.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/ir/quant.h"
 
 namespace vt::gpu {
 namespace {
 
-using attention_testing::Bytes;
-using attention_testing::RunAll;
 using ir::DType;
+using kernel_testing::Bytes;
+using kernel_testing::RunAll;
 
 struct Case {
   std::string name;

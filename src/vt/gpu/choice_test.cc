@@ -14,6 +14,7 @@
 
 #include "vt/gpu/args_choice.h"
 #include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/ir/sampling.h"
 
 namespace vt::gpu {
@@ -21,22 +22,10 @@ namespace {
 
 using ir::SamplerLayout;
 using ir::SamplingRow;
+using kernel_testing::RunKernel;
 
 constexpr int kPaddingRows = 2;
 constexpr int32_t kUntouched = -77;
-
-template <class Args>
-void Launch(const std::string& kernel, const Args& args, int grid_x, int grid_y, int threads,
-            int shared_bytes) {
-  const emulated::Kernel* k = emulated::FindKernel(kernel.c_str());
-  ASSERT_NE(k, nullptr) << kernel;
-  ASSERT_EQ(k->args_bytes, sizeof(Args));
-  const emulated::Shape shape{grid_x, grid_y, threads, shared_bytes};
-  base::Status s = emulated::CheckShape(*k, shape);
-  ASSERT_TRUE(s) << s.error().message;
-  s = emulated::BlockRunner().Run(*k, &args, shape, 3);
-  ASSERT_TRUE(s) << s.error().message;
-}
 
 // A step's rows, their slots, and what the kernels need beside.
 class Batch {
@@ -59,9 +48,9 @@ class Batch {
 
   std::vector<int32_t> Sample() {
     Prepare();
-    Launch("sample_scan_f32", args_, args_.chunks, all(), threads(4096, 16, 256),
-           kChoiceScanShared);
-    Launch("sample_pick_f32", args_, all(), 1, threads(1 << 20, 4, 512), kChoicePickShared);
+    RunKernel("sample_scan_f32", args_,
+              {args_.chunks, all(), threads(4096, 16, 256), kChoiceScanShared});
+    RunKernel("sample_pick_f32", args_, {all(), 1, threads(1 << 20, 4, 512), kChoicePickShared});
     return tokens_;
   }
   void TopLogprobs(const std::vector<int32_t>& tokens, std::vector<float>& values,
@@ -73,9 +62,10 @@ class Batch {
     args_.values = values.data();
     args_.values_stride = kChoiceValues;
     args_.ids = ids.data();
-    Launch("top_logprobs_scan_f32", args_, args_.chunks, all(), threads(4096, 16, 256),
-           kChoiceScratch);
-    Launch("top_logprobs_list_f32", args_, all(), 1, threads(1 << 20, 4, 512), kChoicePickShared);
+    RunKernel("top_logprobs_scan_f32", args_,
+              {args_.chunks, all(), threads(4096, 16, 256), kChoiceScratch});
+    RunKernel("top_logprobs_list_f32", args_,
+              {all(), 1, threads(1 << 20, 4, 512), kChoicePickShared});
   }
 
  private:
@@ -338,7 +328,7 @@ TEST_F(ChoiceTest, FeedsTheLastTokensOfSlots) {
                            .ids = ids,
                            .slots = {.words = words, .count = 2, .stride = 16},
                            .out = out};
-  Launch("token_feed_f32", args, 1, 1, 64, 0);
+  RunKernel("token_feed_f32", args, {1, 1, 64, 0});
   // There is no third slot; the sixth row is padding.
   EXPECT_EQ(std::vector<int32_t>(out, out + 6),
             (std::vector<int32_t>{7, 41, 42, -3, 0, kUntouched}));
@@ -359,7 +349,7 @@ TEST_F(ChoiceTest, TakesTheFirstOfTheHighest) {
                           .logits = {x.data(), width, 1, width},
                           .count = {Of::kOutputs, 1},
                           .out = got.data()};
-    Launch("argmax_f32", args, 4, 1, 128, kChoiceScratch);
+    RunKernel("argmax_f32", args, {4, 1, 128, kChoiceScratch});
     EXPECT_EQ(got, want);
   }
 }

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "vt/gpu/context.h"
 #include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/gpu/linear_plan.h"
 #include "vt/ir/quant.h"
 
@@ -124,21 +125,9 @@ class OneNode {
     CompileLinear(c, 0);
     ASSERT_TRUE(status) << status.error().message;
     ASSERT_FALSE(launches.empty());
-    for (const Launch& l : launches) {
-      kernel_ = l.kernel;
-      SCOPED_TRACE(l.kernel);
-      const emulated::Kernel* k = emulated::FindKernel(l.kernel.c_str());
-      ASSERT_NE(k, nullptr);
-      ASSERT_EQ(k->args_bytes, l.args.size());
-      const emulated::Shape shape{.grid_x = static_cast<int>(l.config.grid_x),
-                                  .grid_y = static_cast<int>(l.config.grid_y),
-                                  .threads = static_cast<int>(l.config.threads),
-                                  .shared_bytes = static_cast<int>(l.config.shared_bytes)};
-      base::Status s = emulated::CheckShape(*k, shape);
-      ASSERT_TRUE(s) << s.error().message;
-      s = emulated::BlockRunner().Run(*k, l.args.data(), shape, 7);
-      ASSERT_TRUE(s) << s.error().message;
-    }
+    kernel_ = launches.back().kernel;
+    SCOPED_TRACE(kernel_);
+    ASSERT_NO_FATAL_FAILURE(kernel_testing::RunAll(launches));
     Check();
   }
 

@@ -1,5 +1,4 @@
-// What tests of quantised kernels share: matrices as files and as devices hold them, activations,
-// launches on the emulated device.
+// What tests of quantised kernels share: matrices as files and as devices hold them, activations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 
 #include "vt/gpu/args_experts.h"
 #include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/gpu/quant_layout.h"
 #include "vt/gpu/quant_plan.h"
 #include "vt/ir/quant.h"
@@ -19,6 +19,7 @@
 namespace vt::gpu::quant_testing {
 
 using ir::DType;
+using kernel_testing::RunKernel;
 
 // Memory that starts as a device's does: aligned, and of finite values that nobody wrote.
 struct Memory {
@@ -131,17 +132,6 @@ struct Activation {
   std::vector<float> plain, values;
   Memory memory;
 };
-
-template <class Args>
-void RunKernel(const std::string& name, const Args& args, emulated::Shape shape) {
-  const emulated::Kernel* k = emulated::FindKernel(name.c_str());
-  ASSERT_NE(k, nullptr) << name;
-  ASSERT_EQ(k->args_bytes, sizeof(Args));
-  base::Status s = emulated::CheckShape(*k, shape);
-  ASSERT_TRUE(s) << name << ": " << s.error().message;
-  s = emulated::BlockRunner().Run(*k, &args, shape, 1);
-  ASSERT_TRUE(s) << name << ": " << s.error().message;
-}
 
 inline double Dot(const std::vector<float>& x, int64_t i, const std::vector<float>& w, int64_t j,
                   int64_t k) {

@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "vt/gpu/args_recurrent.h"
 #include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/ir/evaluate_hybrid.h"
 #include "vt/ir/quant.h"
 
@@ -203,13 +204,7 @@ struct Layer {
 
   template <class Args>
   void RunKernel(const std::string& kernel, const Args& args, const emulated::Shape& shape) const {
-    const std::string name = kernel + "_" + std::string(ir::Name(type));
-    const emulated::Kernel* k = emulated::FindKernel(name.c_str());
-    ASSERT_NE(k, nullptr) << name;
-    ASSERT_EQ(k->args_bytes, sizeof(Args));
-    emulated::BlockRunner runner;
-    const auto status = runner.Run(*k, &args, shape, 3);
-    ASSERT_TRUE(status) << status.error().message;
+    kernel_testing::RunKernel(kernel + "_" + std::string(ir::Name(type)), args, shape);
   }
 };
 

@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "vt/gpu/args_rows.h"
 #include "vt/gpu/context.h"
-#include "vt/gpu/emulated/launch.h"
+#include "vt/gpu/kernel_testing.h"
 #include "vt/gpu/rows_work.h"
 #include "vt/ir/quant.h"
 
@@ -132,17 +132,10 @@ void RunKernel(const std::string& kernel, DType t, Args args, const DealtRows& d
                int width, int shared_bytes = 0) {
   const Header header{rows, 1, 1, 0};
   args.work = {&header, {Of::kTokens, 1}, width, dealt.lane_bits, dealt.blocks};
-  const std::string name = kernel + "_" + std::string(ir::Name(t));
-  const emulated::Kernel* k = emulated::FindKernel(name.c_str());
-  ASSERT_NE(k, nullptr) << name;
-  ASSERT_EQ(k->args_bytes, sizeof(Args));
-  const emulated::Shape shape{.grid_x = static_cast<int>(dealt.grid),
-                              .threads = static_cast<int>(dealt.threads),
-                              .shared_bytes = shared_bytes};
-  base::Status s = emulated::CheckShape(*k, shape);
-  ASSERT_TRUE(s) << s.error().message;
-  s = emulated::BlockRunner().Run(*k, &args, shape, 1);
-  ASSERT_TRUE(s) << s.error().message;
+  kernel_testing::RunKernel(kernel + "_" + std::string(ir::Name(t)), args,
+                            {.grid_x = static_cast<int>(dealt.grid),
+                             .threads = static_cast<int>(dealt.threads),
+                             .shared_bytes = shared_bytes});
 }
 
 // The first `rows` rows of y are `want(row, i)`, to `tolerance` of the row's largest value and the
