@@ -47,8 +47,9 @@ struct PlainExpertArgs {
   View gate;        // that row's weight; rows.base: nullptr for 1
   int32_t shared_grid = 0, shared_blocks = 1;
   int32_t shared_waves = 0, shared_part = 0, shared_k = 0, shared_pitch = 0;
+  // With logits a block of the first block_y() behind shared_grid's writes each token's choice:
+  // last they would begin, where the grid is full, when the others end.
   RouterHere here;
-  int32_t choice_y = -1;  // where blocks of units end, with logits: those that write the choice
 };
 // Segments of a shared expert.
 inline constexpr int kSharedUp = 2, kSharedDown = 1;

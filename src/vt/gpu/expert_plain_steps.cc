@@ -184,7 +184,6 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
     const int64_t of_block = turns * (sums ? 1 : waves);
     const int64_t of_units = (a.units + of_block - 1) / of_block;
     const bool chooses = a.here.logits != nullptr;
-    a.choice_y = chooses ? static_cast<int32_t>(of_units) : -1;
     config.grid_y = static_cast<unsigned>(a.shared_grid + of_units + (chooses ? 1 : 0));
     config.threads = static_cast<unsigned>(waves * wave);
     config.shared_bytes = static_cast<unsigned>(

@@ -23,5 +23,8 @@ namespace vt::gpu {
 ALL(f32, float, 4)
 ALL(bf16, ::gpu::bf16, 5)
 ALL(f16, ::gpu::f16, 5)
+#undef ALL
+#undef EXPERTS_SUM
+#undef EXPERTS
 
 }  // namespace vt::gpu

@@ -114,6 +114,16 @@ GPU_FN void PrefetchRows(const LinearSegment& s, int pitch, int row, int end, in
   }
 }
 
+// By a block of each row of out, of which one a token has something to do.
+GPU_FN void WriteChoice(const PlainExpertArgs& a, int out) {
+  const int token = out / a.chosen;
+  if (out % a.chosen != 0 || ::gpu::wave() != 0) return;
+  ::gpu::wait_predecessor();
+  if (out < CountOf(a.header, a.count))
+    ChooseInLanes<kRouterUpLane>(a.here.router, a.here.logits + token * a.here.router.experts,
+                                 token);
+}
+
 // Of a row of out, or of a token's of the shared expert. All waves of a block have the same row of
 // x: it comes to shared memory.
 template <class T, int kRows, int kDepth>
@@ -127,6 +137,8 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
     out = i / a.shared_blocks;
     y = i % a.shared_blocks;
     if (out >= ::gpu::blocks() / a.chosen) return;  // behind the last token's
+  } else if (a.here.logits != nullptr && y-- == 0) {
+    return WriteChoice(a, out);
   }
   const int rows = act ? kHalf : kRows;  // of the output
   const int unit = (y * ::gpu::waves() + ::gpu::wave()) * a.turns;
@@ -147,15 +159,9 @@ GPU_FN void PlainExperts(const PlainExpertArgs& a) {
   if (!shared) {
     ::gpu::wait_predecessor();
     if (a.here.logits == nullptr) id = a.ids[out];
-    if (y != a.choice_y) fetch();
+    fetch();
     if (a.here.logits != nullptr) {
       const int token = out / a.chosen, j = out - token * a.chosen;
-      if (y == a.choice_y) {  // a block a token that writes the choice
-        if (j == 0 && ::gpu::wave() == 0 && out < CountOf(a.header, a.count))
-          ChooseInLanes<kRouterUpLane>(a.here.router, a.here.logits + token * a.here.router.experts,
-                                       token);
-        return;
-      }
       id = ChooseHere(a.here, token, j, reinterpret_cast<int*>(x + a.k));
     }
     there = out < CountOf(a.header, a.count);
