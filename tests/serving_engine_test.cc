@@ -329,7 +329,8 @@ class CpuEngineTest : public ::testing::Test {
     llm_ = *std::move(llm);
   }
   virtual engine::LoadOptions CpuOptions() const { return Options("cpu"); }
-  void MixedRequests(int64_t block_bytes);
+  // With memory for a few of them at a time; returns how many were pre-empted.
+  int64_t MixedRequests(int64_t kv_memory);
   // Log-probabilities of `answer` after `prompt`, computed in one piece, and at each place how far
   // the best is ahead of the second.
   struct Scored {
@@ -363,21 +364,32 @@ class CpuEngineTest : public ::testing::Test {
     return out;
   }
 
+  // How many tokens were compared with those of the request alone.
+  int CompareAlone(const std::vector<int32_t>& prompt, const Answer& a) {
+    EXPECT_EQ(a.logprobs.size(), a.tokens.size());
+    const Scored alone = Score(prompt, a.tokens);
+    for (size_t i = 0; i < a.tokens.size(); ++i) {
+      EXPECT_NEAR(a.logprobs[i], alone.logprobs[i], 1e-3) << i;
+      if (alone.margin[i] > 1e-3) EXPECT_EQ(a.tokens[i], alone.best[i]) << i;
+    }
+    return static_cast<int>(a.tokens.size());
+  }
+
   std::unique_ptr<engine::Llm> llm_;
 };
 
 // The design's rule of equality (b): across batches and chunkings, log-probabilities to 1e-3 in
 // f32.
-void CpuEngineTest::MixedRequests(int64_t block_bytes) {
+int64_t CpuEngineTest::MixedRequests(int64_t kv_memory) {
+  int64_t preemptions = 0;
   for (const bool caching : {true, false}) {
     engine::LoadOptions options = CpuOptions();
     options.enable_prefix_caching = caching;
     options.max_model_len = 128;
-    // Memory for about three of them: some are pre-empted.
-    options.kv_cache_memory = 50 * block_bytes;  // of four tokens in f32
+    options.kv_cache_memory = kv_memory;
     Collector sink;
     const auto engine = Load(options, sink);
-    ASSERT_NE(engine, nullptr);
+    if (engine == nullptr) return 0;
     std::mt19937 random(11);
     const std::vector<int32_t> shared = RandomIds(random, 50, engine->vocabulary());
     std::vector<std::pair<RequestId, Request>> sent;
@@ -391,32 +403,29 @@ void CpuEngineTest::MixedRequests(int64_t block_bytes) {
       Request r = Greedy(prompt, static_cast<int64_t>(1 + random() % 30));
       r.sampling.logprobs = 0;
       const auto id = engine->Submit(r);
-      ASSERT_TRUE(id.ok()) << id.error().message;
+      EXPECT_TRUE(id.ok()) << id.error().message;
+      if (!id) return 0;
       sent.emplace_back(*id, r);
       if (i % 3 == 0) sink.WaitForTokens(*id, random() % 3);
       if (i % 9 == 8) engine->Cancel(sent[random() % sent.size()].first, -1, true);
     }
     int compared = 0;
     for (const auto& [id, request] : sent) {
-      const Answer a = sink.Wait(id);
-      ASSERT_EQ(a.logprobs.size(), a.tokens.size());
-      const Scored alone = Score(request.prompt, a.tokens);
-      for (size_t i = 0; i < a.tokens.size(); ++i) {
-        EXPECT_NEAR(a.logprobs[i], alone.logprobs[i], 1e-3);
-        if (alone.margin[i] > 1e-3) EXPECT_EQ(a.tokens[i], alone.best[i]);
-        ++compared;
-      }
+      compared += CompareAlone(request.prompt, sink.Wait(id));
     }
     EXPECT_GT(compared, 500);
     engine->Drain(60);
     const engine::EngineStats stats = engine->Stats();
     EXPECT_EQ(stats.kv_blocks_used, 0);
-    EXPECT_GT(stats.preemptions, 0);
+    EXPECT_EQ(stats.window_blocks_used, 0);
     EXPECT_EQ(stats.prefix_hits > 0, caching);
+    preemptions += stats.preemptions;
   }
+  return preemptions;
 }
 
-TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) { MixedRequests(5120); }
+// Fifty blocks of four tokens in f32.
+TEST_F(CpuEngineTest, MixedRequestsEqualEachAlone) { EXPECT_GT(MixedRequests(50 * 5120), 0); }
 
 // One vector of 24 + 8 numbers a token, in each of two layers.
 class CpuLatentTest : public CpuEngineTest {
@@ -428,7 +437,90 @@ class CpuLatentTest : public CpuEngineTest {
   }
 };
 
-TEST_F(CpuLatentTest, MixedRequestsEqualEachAlone) { MixedRequests(4 * 2 * (24 + 8) * 4); }
+TEST_F(CpuLatentTest, MixedRequestsEqualEachAlone) {
+  EXPECT_GT(MixedRequests(50 * 4 * 2 * (24 + 8) * 4), 0);
+}
+
+// Families with windows of seven to eleven tokens, whose blocks are given back. The reference has
+// room for all of them, so it never does.
+class CpuWindowTest : public CpuEngineTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    CpuEngineTest::SetUp();
+    for (const vt::ir::StateGroup& g : llm_->graph().state_groups) {
+      if (g.kind == vt::ir::StateGroup::Kind::kSlot) continue;
+      (g.window > 0 ? window_bytes_ : bytes_) +=
+          g.layers * llm_->backend().StateBlockBytes(g, llm_->options().block_size);
+    }
+    ASSERT_GT(window_bytes_, 0);
+  }
+  engine::LoadOptions CpuOptions() const override {
+    engine::LoadOptions o = Options("cpu");
+    o.model = std::string(VLLM_SOURCE_DIR) + "/tests/goldens/models/" + GetParam();
+    o.max_model_len = 256;
+    if (llm_ == nullptr) o.max_num_batched_tokens = 256;  // of the reference
+    return o;
+  }
+
+  int64_t bytes_ = 0, window_bytes_ = 0;  // of a block
+};
+
+TEST_P(CpuWindowTest, ALongRequestNeedsNoMoreThanItsWindow) {
+  for (const bool caching : {true, false}) {
+    engine::LoadOptions options = CpuOptions();
+    options.enable_prefix_caching = caching;
+    options.max_num_seqs = 2;
+    // All of one request, and of windows the 12 blocks of 10 tokens and a step's 32, across an
+    // edge.
+    options.kv_cache_memory = 64 * bytes_ + 12 * window_bytes_;
+    Collector sink;
+    const auto engine = Load(options, sink);
+    ASSERT_NE(engine, nullptr);
+    EXPECT_LE(engine->Stats().window_blocks, 12);
+    std::mt19937 random(5);
+    const std::vector<int32_t> prompt = RandomIds(random, 150, engine->vocabulary());
+    for (int turn = 0; turn < 2; ++turn) {
+      Request r = Greedy(prompt, 100);
+      r.sampling.logprobs = 0;
+      EXPECT_EQ(CompareAlone(prompt, sink.Wait(*engine->Submit(r))), 100);
+    }
+    engine->Drain(60);
+    const engine::EngineStats stats = engine->Stats();
+    EXPECT_EQ(stats.preemptions, 0);
+    EXPECT_EQ(stats.window_blocks_used, 0);
+  }
+}
+
+TEST_P(CpuWindowTest, RequestsWhoseWindowsGrowArePreempted) {
+  for (const bool caching : {true, false}) {
+    engine::LoadOptions options = CpuOptions();
+    options.enable_prefix_caching = caching;
+    options.kv_cache_memory = 64 * bytes_ + 12 * window_bytes_;
+    Collector sink;
+    const auto engine = Load(options, sink);
+    ASSERT_NE(engine, nullptr);
+    std::mt19937 random(6);
+    std::vector<std::pair<RequestId, std::vector<int32_t>>> sent;
+    for (int i = 0; i < 12; ++i) {
+      Request r = Greedy(RandomIds(random, 1 + i % 3, engine->vocabulary()), 40);
+      r.sampling.logprobs = 0;
+      sent.emplace_back(*engine->Submit(r), r.prompt);
+    }
+    for (const auto& [id, prompt] : sent) EXPECT_EQ(CompareAlone(prompt, sink.Wait(id)), 40);
+    engine->Drain(60);
+    EXPECT_GT(engine->Stats().preemptions, 0);
+    EXPECT_EQ(engine->Stats().window_blocks_used, 0);
+  }
+}
+
+TEST_P(CpuWindowTest, MixedRequestsEqualEachAlone) {
+  MixedRequests(50 * bytes_ + 25 * window_bytes_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CpuWindowTest,
+                         ::testing::Values("gemma3", "gpt_oss", "llama4", "mixtral", "deepseek_v4",
+                                           "deepseek_v4_wide"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_F(CpuEngineTest, PromptLogprobsAreThoseOfOnePass) {
   Collector sink;

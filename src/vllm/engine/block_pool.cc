@@ -85,11 +85,22 @@ bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {
 
 void BlockPool::Release(std::vector<int32_t>& table, int64_t keep) {
   for (auto n = static_cast<int64_t>(table.size()); n-- > keep;) {
-    const int32_t block = table.back();
+    Release(table.back());
     table.pop_back();
-    Info& i = info(block);
-    if (--i.holds == 0) Link(block, i.node == 0);
   }
+}
+
+void BlockPool::Release(int32_t block) {
+  Info& i = info(block);
+  if (--i.holds == 0) Link(block, i.node == 0);
+}
+
+int32_t BlockPool::FindOne(PrefixNode parent, std::span<const int32_t> tokens) {
+  if (!caching_) return -1;
+  const auto found = index_.find(MakeKey(parent, tokens));
+  if (found == index_.end()) return -1;
+  Hold(*found);
+  return *found;
 }
 
 BlockPool::Match BlockPool::Find(PrefixNode root, std::span<const int32_t> tokens,
@@ -98,11 +109,10 @@ BlockPool::Match BlockPool::Find(PrefixNode root, std::span<const int32_t> token
   if (!caching_) return match;
   const auto size = static_cast<size_t>(block_size_);
   for (; tokens.size() >= size; tokens = tokens.subspan(size)) {
-    const auto found = index_.find(MakeKey(match.node, tokens.first(size)));
-    if (found == index_.end()) break;
-    Hold(*found);
-    table.push_back(*found);
-    match.node = info(*found).node;
+    const int32_t block = FindOne(match.node, tokens.first(size));
+    if (block < 0) break;
+    table.push_back(block);
+    match.node = info(block).node;
     ++match.blocks;
   }
   return match;

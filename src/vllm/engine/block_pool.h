@@ -1,6 +1,6 @@
 // The KV blocks of a device: who holds them, and which cached prefixes they contain.
 //
-// Block ids index every layer's state buffer of every group alike. A full block whose tokens are
+// Block ids index every layer's state buffer of every group that the pool is for. A full block whose tokens are
 // known can be published: later requests with the same prefix then share it. A published block that
 // nobody holds stays cached until its memory is needed; the least recently used goes first, and
 // blocks without content go before any cached one.
@@ -38,6 +38,8 @@ class BlockPool {
   // Gives back one hold on each block behind the first `keep`, which the table keeps. The last
   // block is forgotten first, so that a prefix outlives its continuations.
   void Release(std::vector<int32_t>& table, int64_t keep = 0);
+  // Gives back one hold on a block.
+  void Release(int32_t block);
 
   struct Match {
     int64_t blocks = 0;
@@ -45,6 +47,8 @@ class BlockPool {
   };
   // Appends the blocks of the longest cached prefix of `tokens` to `table`, and holds them.
   Match Find(PrefixNode root, std::span<const int32_t> tokens, std::vector<int32_t>& table);
+  // The block with these tokens after `parent`, which it holds; -1 where there is none.
+  int32_t FindOne(PrefixNode parent, std::span<const int32_t> tokens);
   // Says that a held block contains keys and values of exactly these tokens after `parent`. Returns
   // the content's node; when the same content is published already, that one's. REQUIRES:
   // tokens.size() == block_size.

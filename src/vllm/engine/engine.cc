@@ -21,6 +21,8 @@ LoopOptions LoopOptionsOf(const LoadedModel& model, const LoadOptions& options) 
   o.scheduler.snapshots = model.snapshots;
   o.scheduler.snapshot_every = options.mamba_block_size;
   o.kv_blocks = model.kv_blocks;
+  o.window = model.window;
+  o.window_blocks = model.window_blocks;
   o.block_size = options.block_size;
   // What stands before a token in an encoder says nothing without what stands behind it.
   o.prefix_caching = options.enable_prefix_caching && !model.encoder;

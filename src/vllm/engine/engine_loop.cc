@@ -34,10 +34,12 @@ EngineLoop::EngineLoop(StepRunner& runner, OutputSink& sink, const LoopOptions& 
       pool_(options.kv_blocks, options.block_size,
             options.prefix_caching &&
                 (!options.scheduler.recurrent || options.scheduler.snapshots > 0)),
-      scheduler_(pool_, options.scheduler, this) {
+      windows_(options.window, options.window_blocks, options.block_size, pool_.caching()),
+      scheduler_(pool_, windows_, options.scheduler, this) {
   feeds_.reserve(static_cast<size_t>(options.scheduler.max_num_seqs));
   stats_.kv_blocks = options.kv_blocks;
   stats_.block_size = options.block_size;
+  stats_.window_blocks = windows_.blocks();
   stats_.snapshots = scheduler_.snapshots().count();
   stats_.max_model_len = options.scheduler.max_model_len;
   Publish();
@@ -167,6 +169,7 @@ base::Status EngineLoop::Launch() {
     StepRow row;
     row.start = s.start;
     row.blocks = q.blocks;
+    row.window_blocks = q.window.blocks;
     row.table = q.table;
     row.outputs = s.outputs;
     row.state_read = s.state_read;
@@ -288,6 +291,7 @@ void EngineLoop::Publish() {
   stats_.running = scheduler_.running();
   stats_.waiting = queued_;
   stats_.kv_blocks_used = pool_.blocks() - pool_.free_blocks();
+  stats_.window_blocks_used = windows_.blocks() - windows_.free_blocks();
   stats_.prefix_queries = scheduler_.counters().prefix_queries;
   stats_.prefix_hits = scheduler_.counters().prefix_hits;
   stats_.preemptions = scheduler_.counters().preemptions;

@@ -27,6 +27,7 @@ namespace vllm::engine {
 struct LoopOptions {
   SchedulerOptions scheduler;
   int64_t kv_blocks = 0, block_size = 16;
+  int64_t window = 0, window_blocks = 0;  // see WindowPool
   bool prefix_caching = true;
   int64_t max_queue_size = 0;     // waiting choices; 0: no limit
   MediaEncoder* media = nullptr;  // of models that hear
@@ -50,6 +51,7 @@ class EngineLoop : private SchedulerObserver {
 
   // The KV blocks and slots, for callers that run steps of their own while the loop is idle.
   BlockPool& pool() { return pool_; }
+  WindowPool& windows() { return windows_; }
   Scheduler& scheduler() { return scheduler_; }
 
   // Takes in what was submitted, then retires, schedules and launches what is due. False when there
@@ -85,6 +87,7 @@ class EngineLoop : private SchedulerObserver {
   OutputSink& sink_;
   const LoopOptions options_;
   BlockPool pool_;
+  WindowPool windows_;
   Scheduler scheduler_;
   ScheduledStep steps_[StepRunner::kMaxInFlight];
   int next_ = 0;

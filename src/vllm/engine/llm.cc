@@ -114,19 +114,36 @@ base::Status Llm::Encode(std::span<const int32_t> prompt, Media& media) {
 base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
   std::vector<StepRow> rows;
   for (const Chunk& c : chunks) {
-    auto& [table, slot] = by_hand_[static_cast<size_t>(c.sequence)];
+    auto& [table, window, slot] = by_hand_[static_cast<size_t>(c.sequence)];
     const int64_t size = options_.block_size;
-    const int64_t blocks = (c.start + static_cast<int64_t>(c.tokens.size()) + size - 1) / size -
-                           static_cast<int64_t>(table.size());
+    const int64_t count = (c.start + static_cast<int64_t>(c.tokens.size()) + size - 1) / size;
+    const int64_t blocks = count - static_cast<int64_t>(table.size());
     if (blocks > 0 && !loop_->pool().Allocate(blocks, table)) {
       return base::Error{base::Code::kResourceExhausted,
                          fmt::format("{} KV blocks wanted, {} free: use a shorter context", blocks,
                                      loop_->pool().free_blocks())};
     }
+    if (c.start == 0) loop_->windows().Release(window);
+    if (!loop_->windows().Holds(window, c.start)) {
+      return base::Error{base::Code::kInvalidArgument,
+                         fmt::format("what a token at position {} sees is behind the windows of "
+                                     "later steps and gone: begin at 0",
+                                     c.start)};
+    }
+    if (!loop_->windows().Grow(window, count)) {
+      loop_->windows().Slide(window, c.start);
+      if (!loop_->windows().Grow(window, count)) {
+        return base::Error{base::Code::kResourceExhausted,
+                           fmt::format("too few KV blocks of windows are free ({}): use fewer "
+                                       "tokens at a time, or a shorter context",
+                                       loop_->windows().free_blocks())};
+      }
+    }
     if (model_->recurrent() && slot < 0) slot = loop_->scheduler().TakeSlot();
     rows.push_back({.tokens = c.tokens,
                     .start = c.start,
                     .blocks = table,
+                    .window_blocks = window.blocks,
                     .outputs = static_cast<StepRow::Outputs>(c.logits),
                     .state_read = c.start == 0 ? -1 : slot,
                     .state_write = slot});
@@ -146,6 +163,7 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
 void Llm::Reset(int sequence) {
   ByHand& s = by_hand_[static_cast<size_t>(sequence)];
   loop_->pool().Release(s.blocks);
+  loop_->windows().Release(s.window);
   if (s.slot >= 0) loop_->scheduler().GiveSlot(std::exchange(s.slot, -1));
 }
 

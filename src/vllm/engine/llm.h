@@ -40,7 +40,8 @@ struct Completion {
 
 // A step by hand: `tokens` stand at positions start.. of sequence `sequence`, of which there are
 // max_num_seqs. Rows are chosen greedily. The state of recurrent layers is that behind the
-// sequence's last chunk, whatever `start`; at 0 it begins anew.
+// sequence's last chunk, whatever `start`; at 0 it begins anew. So it is with windows, from which
+// one can go back only as far as memory allowed.
 struct Chunk {
   int sequence = 0;
   int64_t start = 0;
@@ -104,6 +105,7 @@ class Llm : private OutputSink {
   std::unique_ptr<EngineLoop> loop_;
   struct ByHand {
     std::vector<int32_t> blocks;
+    WindowTable window;
     int32_t slot = -1;  // of recurrent models
   };
   std::vector<ByHand> by_hand_;  // [sequence]: of Step

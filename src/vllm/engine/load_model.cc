@@ -249,6 +249,13 @@ const vt::ir::StateGroup* RecurrentGroup(const vt::ir::Graph& graph) {
   return nullptr;
 }
 
+// Of layers that see the last tokens alone; 0: there are none.
+int64_t LongestWindow(const vt::ir::Graph& graph) {
+  int64_t longest = 0;
+  for (const vt::ir::StateGroup& g : graph.state_groups) longest = std::max(longest, g.window);
+  return longest;
+}
+
 // Output rows of a step that scores prompts: enough to use every core well, few enough that logits
 // stay small.
 constexpr int64_t kScoredRows = 64;
@@ -358,9 +365,14 @@ MemoryBudget BudgetOf(const LoadedModel& model, const vt::Platform& platform, in
                       const LoadOptions& options, bool length_asked) {
   MemoryBudget b;
   b.weights = weight_bytes;
+  b.window = model.window;
   for (const vt::ir::StateGroup& group : model.graph.state_groups) {
     const int64_t bytes = group.layers * model.backend->StateBlockBytes(group, options.block_size);
     if (group.name == vt::ir::kMediaGroup) continue;  // counted where plans are
+    if (group.kind == vt::ir::StateGroup::Kind::kPagedWindow && b.window > 0) {
+      b.window_block += bytes;
+      continue;
+    }
     (group.kind != vt::ir::StateGroup::Kind::kSlot ? b.block
      : group.name == vt::ir::kRecurrentGroup       ? b.state
                                                    : b.slots) += bytes;
@@ -462,6 +474,9 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   WeightPlan laid_out;
   LayOutWeights(checkpoint, model->graph, *model->backend, laid_out);
   LayOutWeights(checkpoint, model->media_graph, *model->backend, laid_out);
+  // A window that nobody leaves is none.
+  const int64_t window = LongestWindow(model->graph);
+  if (!model->encoder && window < options.max_model_len) model->window = window;
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   StepOptions steps = StepsOf(options, model->encoder, vt::UseGraphs(platform, *model->backend));
@@ -486,6 +501,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
       budget.activations += StateCount(group, steps, plans.limits) * group.slot_bytes;
   }
   budget.max_num_seqs = options.max_num_seqs;
+  budget.step_tokens = plans.limits.tokens;
   budget.slots *= steps.slots;
   if (model->recurrent() && options.enable_prefix_caching) {
     budget.snapshots = options.mamba_snapshots;
@@ -506,6 +522,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   if (const base::Status s = CheckSupported(plans, *model->backend); !s)
     return s.error().In(options.model);
   steps.kv_blocks = model->kv_blocks = fit->blocks;
+  steps.window_blocks = model->window_blocks = fit->window_blocks;
   model->snapshots = fit->snapshots;
   steps.recurrent_slots += fit->snapshots;
   model->output_rows = plans.limits.outputs;
@@ -539,9 +556,13 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
     model->media = std::make_unique<MediaEncoder>(model->config.audio, *std::move(encoder));
   }
   const StepRunner::Memory& m = model->runner->memory();
-  model->memory = fmt::format("weights {}, KV cache {} tokens, state {}, activations {}",
+  const std::string windows =
+      model->window == 0
+          ? ""
+          : fmt::format(" ({} in windows)", model->window_blocks * options.block_size);
+  model->memory = fmt::format("weights {}, KV cache {} tokens{}, state {}, activations {}",
                               base::HumanBytes(static_cast<uint64_t>(m.weights)),
-                              model->kv_blocks * options.block_size,
+                              model->kv_blocks * options.block_size, windows,
                               base::HumanBytes(static_cast<uint64_t>(m.state)),
                               base::HumanBytes(static_cast<uint64_t>(m.arena + m.inputs)));
   if (model->recurrent()) {

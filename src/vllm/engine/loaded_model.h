@@ -60,8 +60,9 @@ struct LoadedModel {
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
   int64_t kv_blocks = 0;
-  int64_t snapshots = 0;    // of recurrent state
-  int64_t output_rows = 0;  // of a step
+  int64_t window = 0, window_blocks = 0;  // the longest window, and blocks of layers with one
+  int64_t snapshots = 0;                  // of recurrent state
+  int64_t output_rows = 0;                // of a step
   vt::ir::SamplerLayout sampler;
   std::unique_ptr<StepRunner> runner;             // warm
   std::unique_ptr<MediaEncoder> media;            // of models that hear

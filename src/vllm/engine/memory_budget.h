@@ -12,8 +12,11 @@ namespace vllm::engine {
 struct MemoryBudget {
   int64_t weights = 0, activations = 0, slots = 0;  // what the plans say; slots: the sampler's
   int64_t state = 0;  // of a slot of recurrent layers, of which each sequence has one; 0: none
-  int64_t block = 0;  // of a KV block of all layers
+  int64_t block = 0;  // of a KV block of all layers, but for those with windows
   int64_t block_size = 16;    // tokens
+  int64_t window_block = 0;   // of a KV block of all layers with windows
+  int64_t window = 0;         // the longest of them, in tokens
+  int64_t step_tokens = 0;    // of a step
   int64_t free = 0;           // on the device now
   double utilization = 0.9;   // the share of `free` that may be taken
   int64_t kv_asked = 0;       // --kv-cache-memory; 0: what is left
@@ -27,7 +30,7 @@ struct MemoryBudget {
 };
 
 struct KvFit {
-  int64_t blocks = 0;
+  int64_t blocks = 0, window_blocks = 0;
   int64_t max_model_len = 0;
   int64_t snapshots = 0;
 };

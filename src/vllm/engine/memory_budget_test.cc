@@ -148,5 +148,63 @@ TEST(FitKvCache, WhatWasAskedForMustBeFree) {
   EXPECT_TRUE(FitKvCache(b).ok());
 }
 
+// Layers with windows of 9 tokens, in steps of 8: a request holds 8 + 8 tokens, across an edge, so
+// 5 blocks, at 20 bytes each.
+MemoryBudget Windows() {
+  MemoryBudget b = Small();
+  b.window_block = 20;
+  b.window = 9;
+  b.step_tokens = 8;
+  return b;
+}
+
+TEST(FitKvCache, WindowsTakeWhatAllSequencesCanHold) {
+  MemoryBudget b = Windows();
+  b.max_num_seqs = 2;
+  // 2 + 2 blocks a sequence, and two steps' 4: 240 of the 600 bytes. The others hold 36 of 50.
+  auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok()) << fit.error().message;
+  EXPECT_EQ(fit->window_blocks, 12);
+  EXPECT_EQ(fit->blocks, 36);
+  EXPECT_EQ(fit->max_model_len, 100);
+  // More sequences: half of the room.
+  b.max_num_seqs = 8;
+  fit = FitKvCache(b);
+  EXPECT_EQ(fit->window_blocks, 15);
+  EXPECT_EQ(fit->blocks, 30);
+}
+
+TEST(FitKvCache, ALengthIsLoweredToWhatFitsBesideTheWindow) {
+  MemoryBudget b = Windows();
+  b.max_model_len = 1000;
+  auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->window_blocks, 5);
+  EXPECT_EQ(fit->blocks, 50);  // (600 - 100) / 10
+  EXPECT_EQ(fit->max_model_len, 200);
+  b.kv_asked = 95;  // less than a window: three blocks of 30 bytes
+  fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->max_model_len, 12);
+  EXPECT_EQ(fit->window_blocks, 3);
+  EXPECT_EQ(fit->blocks, 3);
+  b.kv_asked = 0;
+  b.length_asked = true;
+  fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  EXPECT_NE(fit.error().message.find("200 tokens (--max-model-len)"), std::string::npos)
+      << fit.error().message;
+}
+
+TEST(FitKvCache, WindowsAlone) {
+  MemoryBudget b = Windows();
+  b.block = 0;
+  const auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->window_blocks, 30);  // 600 / 20
+  EXPECT_EQ(fit->blocks, 8 * 25);     // they take no memory
+  EXPECT_EQ(fit->max_model_len, 100);
+}
+
 }  // namespace
 }  // namespace vllm::engine

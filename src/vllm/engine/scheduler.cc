@@ -32,8 +32,10 @@ bool Scheduler::Order::operator()(const Sequence* a, const Sequence* b) const {
   return a->order < b->order;
 }
 
-Scheduler::Scheduler(BlockPool& pool, const SchedulerOptions& options, SchedulerObserver* observer)
+Scheduler::Scheduler(BlockPool& pool, WindowPool& windows, const SchedulerOptions& options,
+                     SchedulerObserver* observer)
     : pool_(pool),
+      windows_(windows),
       options_(options),
       snapshots_(static_cast<int32_t>(options.max_num_seqs),
                  options.recurrent && pool.caching() ? options.snapshots : 0),
@@ -86,14 +88,21 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   const bool all = s.embeds() ? s.means() : WantsScores(s);
   if (all) n = std::min(n, rows);
   if (snapshots_.count() > 0) n = std::min(n, UntilSnapshot(s));
+  n = std::min(n, windows_.MostTokens(options_.max_model_len));
   if (options_.whole_prompts && n < s.known() - s.computed) return 0;
   return n;
 }
 
 bool Scheduler::Reserve(Sequence& s, int64_t tokens) {
   const int64_t size = pool_.block_size();
-  const int64_t wanted = (tokens + size - 1) / size - static_cast<int64_t>(s.blocks.size());
-  return wanted <= 0 || pool_.Allocate(wanted, s.blocks);
+  const int64_t count = (tokens + size - 1) / size;
+  const int64_t wanted = count - static_cast<int64_t>(s.blocks.size());
+  return (wanted <= 0 || pool_.Allocate(wanted, s.blocks)) && windows_.Grow(s.window, count);
+}
+
+void Scheduler::ReleaseBlocks(Sequence& s) {
+  pool_.Release(s.blocks);
+  windows_.Release(s.window);
 }
 
 // The running sequence that comes last in order, after `s`, and is not in the step being made.
@@ -109,7 +118,7 @@ Sequence* Scheduler::VictimFor(const Sequence& s) const {
 
 void Scheduler::Preempt(Sequence& s) {
   ++counters_.preemptions;
-  pool_.Release(s.blocks);
+  ReleaseBlocks(s);
   DropState(s);
   s.computed = s.retired = s.published = 0;
   s.node = 0;
@@ -203,19 +212,17 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     if (Affordable(s, step) <= 0) return;  // before its prompt is looked up
     // What is found is held at once. The last token is always computed: its logits are wanted.
     s.node = pool_.Root(s.input->cache_salt);
-    if (!WantsScores(s) && !(s.embeds() && s.means())) {
-      const PrefixNode root = s.node;
-      s.node = pool_.Find(root, std::span(s.tokens).first(s.tokens.size() - 1), s.blocks).node;
-      if (options_.recurrent) FindState(s, root);
-    }
+    if (!WantsScores(s) && !(s.embeds() && s.means())) FindPrefix(s);
     s.published = static_cast<int64_t>(s.blocks.size());
     s.computed = s.published * pool_.block_size();
     const int64_t size = pool_.block_size();
     const int64_t missing = (s.known() + size - 1) / size - s.published;
-    const bool scarce = missing > pool_.free_blocks();
+    const bool scarce = missing > pool_.free_blocks() ||
+                        windows_.Wanted(s.window, s.known(), options_.max_num_batched_tokens) >
+                            windows_.free_blocks();
     const int64_t count = scarce ? 0 : Affordable(s, step);
     if (count <= 0 || !Reserve(s, s.computed + count)) {
-      pool_.Release(s.blocks);
+      ReleaseBlocks(s);
       DropState(s);
       s.computed = s.published = 0;
       if (scarce && refused_ == nullptr) refused_ = &s;
@@ -271,17 +278,20 @@ void Scheduler::Schedule(ScheduledStep& step, double now) {
   embedded_last_ = step.embeds;
 }
 
+// What is known of a sequence's blocks after a step; then those behind its windows go.
 void Scheduler::Publish(Sequence& s) {
   const int64_t size = pool_.block_size();
-  const int64_t full = std::min(s.retired, s.size()) / size;
-  if (!pool_.caching()) return;
+  const int64_t full = pool_.caching() ? std::min(s.retired, s.size()) / size : 0;
   for (; s.published < full; ++s.published) {
     s.node = pool_.Publish(s.node,
                            std::span(s.tokens).subspan(static_cast<size_t>(s.published * size),
                                                        static_cast<size_t>(size)),
                            s.blocks[static_cast<size_t>(s.published)]);
+    windows_.Publish(s.window, s.published, s.node);
     if (!s.marks.empty()) KeepMark(s, (s.published + 1) * size);
   }
+  // A step in flight begins here too.
+  windows_.Slide(s.window, s.retired);
 }
 
 // Log-probabilities of the prompt tokens after each token of the row.
@@ -348,6 +358,7 @@ void Scheduler::Retire(const ScheduledStep& step, const StepResult& result, doub
         continue;
       }
       TakeHidden(row, result, first_row);
+      windows_.Slide(s.window, s.retired);
       if (s.retired < s.prompt_length) continue;
       Output out{.request = s.request, .finish = FinishReason::kStop};
       out.cached_tokens = s.cached_tokens;
@@ -396,7 +407,7 @@ void Scheduler::Retire(const ScheduledStep& step, const StepResult& result, doub
 }
 
 void Scheduler::Free(Sequence& s) {
-  pool_.Release(s.blocks);
+  ReleaseBlocks(s);
   if (s.slot >= 0) free_slots_.push_back(s.slot);
   s.slot = -1;
   const auto found = requests_.find(s.request);

@@ -18,6 +18,7 @@
 #include "vllm/engine/sampler_settings.h"
 #include "vllm/engine/snapshot_pool.h"
 #include "vllm/engine/step_runner.h"
+#include "vllm/engine/window_pool.h"
 
 namespace vllm::engine {
 
@@ -56,7 +57,8 @@ struct Sequence {
   int32_t in_flight = 0;  // steps
   uint64_t step = 0;      // the last one that it was put in
   std::vector<int32_t> blocks;
-  uint64_t table = 0;          // a name for `blocks` since the last admission
+  WindowTable window;          // of layers with windows, where they have a pool of their own
+  uint64_t table = 0;          // a name for both since the last admission
   PrefixNode node = 0;         // of the last published block
   int64_t published = 0;       // blocks
   int64_t cached_tokens = -1;  // of the prompt, found at the first admission
@@ -117,7 +119,8 @@ class Scheduler {
     int64_t preemptions = 0, prefix_queries = 0, prefix_hits = 0;
   };
 
-  Scheduler(BlockPool& pool, const SchedulerOptions& options, SchedulerObserver* observer);
+  Scheduler(BlockPool& pool, WindowPool& windows, const SchedulerOptions& options,
+            SchedulerObserver* observer);
 
   // All choices of a request; `sampler` is the first one's.
   void Add(RequestId id, std::shared_ptr<const Request> request, const SamplerSettings& sampler,
@@ -162,10 +165,11 @@ class Scheduler {
   Sequence* VictimFor(const Sequence& s) const;
   void Preempt(Sequence& s);
   void Publish(Sequence& s);
+  void FindPrefix(Sequence& s);
+  void ReleaseBlocks(Sequence& s);
   // Recurrent state: scheduler_state.cc.
   int64_t UntilSnapshot(const Sequence& s) const;
   bool SnapshotAt(const Sequence& s, int64_t tokens) const;
-  void FindState(Sequence& s, PrefixNode root);
   void MoveState(Sequence& s, Scheduled& row);
   void KeepMark(Sequence& s, int64_t tokens);
   void DropState(Sequence& s);
@@ -176,6 +180,7 @@ class Scheduler {
   void Free(Sequence& s);
 
   BlockPool& pool_;
+  WindowPool& windows_;
   SchedulerOptions options_;
   SnapshotPool snapshots_;
   SchedulerObserver* observer_;

@@ -35,18 +35,22 @@ bool Scheduler::SnapshotAt(const Sequence& s, int64_t tokens) const {
   return tokens >= s.prompt_length && snapshots_.count() >= kSnapshotsForAnswers * running();
 }
 
-// Of the blocks that were found, keeps those up to the last snapshot.
-void Scheduler::FindState(Sequence& s, PrefixNode root) {
-  auto blocks = static_cast<int64_t>(s.blocks.size());
+// Holds the blocks of the longest prefix that can be gone on from: its windows' blocks must be
+// there, and a snapshot behind it.
+void Scheduler::FindPrefix(Sequence& s) {
+  const PrefixNode root = s.node;
+  const BlockPool::Match match =
+      pool_.Find(root, std::span(s.tokens).first(s.tokens.size() - 1), s.blocks);
+  const auto node = [&](int64_t block) {
+    return pool_.NodeOf(s.blocks[static_cast<size_t>(block)]);
+  };
+  const auto has_state = [&](int64_t blocks) {
+    if (options_.recurrent) s.recurrent = snapshots_.Find(node(blocks - 1));
+    return !options_.recurrent || s.recurrent >= 0;
+  };
   s.recurrent = -1;
-  s.node = root;
-  for (; blocks > 0; --blocks) {
-    const PrefixNode node = pool_.NodeOf(s.blocks[static_cast<size_t>(blocks - 1)]);
-    s.recurrent = snapshots_.Find(node);
-    if (s.recurrent < 0) continue;
-    s.node = node;
-    break;
-  }
+  const int64_t blocks = windows_.Find(match.blocks, node, has_state, s.window);
+  s.node = blocks > 0 ? node(blocks - 1) : root;
   snapshots_.Hold(s.recurrent);
   pool_.Release(s.blocks, blocks);
 }

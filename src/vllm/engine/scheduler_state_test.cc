@@ -56,7 +56,7 @@ class SchedulerStateTest : public ::testing::Test {
     slots_.clear();
     got_.clear();
     pool_ = std::make_unique<BlockPool>(blocks, kBlock, snapshots > 0);
-    scheduler_ = std::make_unique<Scheduler>(*pool_, o, &quiet_);
+    scheduler_ = std::make_unique<Scheduler>(*pool_, windows_, o, &quiet_);
   }
   void Add(RequestId id, std::vector<int32_t> prompt, int64_t max_tokens, int32_t n = 1) {
     auto r = std::make_shared<Request>();
@@ -147,6 +147,7 @@ class SchedulerStateTest : public ::testing::Test {
   Quiet quiet_;
   SchedulerOptions options_;
   std::unique_ptr<BlockPool> pool_;
+  WindowPool windows_{0, 0, 4, true};
   std::unique_ptr<Scheduler> scheduler_;
   std::map<int32_t, std::vector<int32_t>> slots_;
   std::deque<Flight> flights_;

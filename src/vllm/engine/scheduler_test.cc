@@ -23,7 +23,8 @@ class SchedulerTest : public ::testing::Test {
     if (o.max_model_len == 0) o.max_model_len = 64;
     o.end_ids = {kEnd};
     pool_ = std::make_unique<BlockPool>(blocks, 4, caching);
-    scheduler_ = std::make_unique<Scheduler>(*pool_, o, &quiet_);
+    windows_ = std::make_unique<WindowPool>(window_, window_blocks_, 4, caching);
+    scheduler_ = std::make_unique<Scheduler>(*pool_, *windows_, o, &quiet_);
   }
   void Add(RequestId id, int32_t first, int32_t length, int64_t max_tokens, int32_t priority = 0,
            int32_t n = 1) {
@@ -76,7 +77,9 @@ class SchedulerTest : public ::testing::Test {
   }
 
   Quiet quiet_;
+  int64_t window_ = 0, window_blocks_ = 0;
   std::unique_ptr<BlockPool> pool_;
+  std::unique_ptr<WindowPool> windows_;
   std::unique_ptr<Scheduler> scheduler_;
 };
 
@@ -364,6 +367,82 @@ TEST_F(SchedulerTest, NobodyOfTheOtherKindOvertakesOneThatWaitsForBlocks) {
     const ScheduledStep step = Schedule();
     for (const Scheduled& row : step.rows) EXPECT_NE(row.sequence->request, 3u);
   }
+}
+
+// Blocks of 4 tokens. With a window of 6 and steps of 8 tokens a request holds the blocks of 5 + 8
+// tokens at most, across one edge: 5.
+TEST_F(SchedulerTest, ALongRequestHoldsAsManyBlocksAsItsWindowHas) {
+  for (const bool caching : {true, false}) {
+    window_ = 6;
+    window_blocks_ = 5;
+    Make(32, {.max_num_seqs = 2, .max_num_batched_tokens = 8, .max_model_len = 128}, caching);
+    Add(1, 1000, 60, 60);
+    const auto got = RunAll();
+    std::vector<int32_t> want(60);
+    std::iota(want.begin(), want.end(), 160);
+    EXPECT_EQ(got.at(1), want);
+    EXPECT_EQ(windows_->free_blocks(), 5);
+    EXPECT_EQ(pool_->free_blocks(), 32);
+    EXPECT_EQ(scheduler_->counters().preemptions, 0);
+  }
+}
+
+TEST_F(SchedulerTest, WhatAStepInFlightSeesIsHeldUntilItHasEnded) {
+  window_ = 6;
+  window_blocks_ = 16;
+  Make(64, {.max_num_seqs = 2, .max_num_batched_tokens = 8, .max_model_len = 128});
+  Add(1, 1000, 30, 30);
+  Add(2, 2000, 10, 30);
+  const auto held = [&](const ScheduledStep& step) {
+    for (const Scheduled& row : step.rows) {
+      EXPECT_LE(row.sequence->window.first * 4, std::max<int64_t>(row.start - 5, 0));
+      EXPECT_GE(row.sequence->window.blocks.size() * 4, static_cast<size_t>(row.start + row.count));
+    }
+    return !step.rows.empty();
+  };
+  ScheduledStep flying = Schedule();
+  int steps = 0;
+  for (; held(flying); ++steps) {
+    ScheduledStep next = Schedule();
+    held(flying);
+    held(next);
+    Retire(flying);
+    flying = next.rows.empty() ? Schedule() : next;
+  }
+  EXPECT_GT(steps, 30);
+  EXPECT_EQ(windows_->free_blocks(), 16);
+}
+
+TEST_F(SchedulerTest, APrefixIsFoundWhereItsWindowStillIs) {
+  window_ = 6;
+  window_blocks_ = 16;
+  Make(64, {.max_num_seqs = 1, .max_num_batched_tokens = 64, .max_model_len = 128});
+  Add(1, 1000, 41, 1);
+  RunAll();
+  Add(2, 1000, 41, 1);  // all ten blocks but the last token
+  RunAll();
+  EXPECT_EQ(scheduler_->counters().prefix_hits, 40);
+  Add(3, 5000, 61, 1);  // takes most windows' blocks
+  RunAll();
+  Add(4, 1000, 41, 1);
+  RunAll();
+  EXPECT_EQ(scheduler_->counters().prefix_hits, 40);
+  EXPECT_EQ(windows_->free_blocks(), 16);
+}
+
+TEST_F(SchedulerTest, WhoFindsNoBlocksForWindowsIsPreempted) {
+  window_ = 40;
+  window_blocks_ = 16;  // 64 tokens for two requests that want 80
+  Make(64, {.max_num_seqs = 2, .max_num_batched_tokens = 8, .max_model_len = 64});
+  Add(1, 1000, 8, 32);
+  Add(2, 2000, 8, 32);
+  const auto got = RunAll();
+  std::vector<int32_t> want(32);
+  std::iota(want.begin(), want.end(), 108);
+  EXPECT_EQ(got.at(1), want);
+  EXPECT_EQ(got.at(2), want);
+  EXPECT_GT(scheduler_->counters().preemptions, 0);
+  EXPECT_EQ(windows_->free_blocks(), 16);
 }
 
 }  // namespace

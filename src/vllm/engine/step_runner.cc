@@ -35,7 +35,9 @@ std::vector<int64_t> Sizes(std::vector<int64_t> sizes, int64_t largest) {
 
 int64_t StateCount(const vt::ir::StateGroup& group, const StepOptions& options,
                    const Bucket& limits) {
-  if (group.kind != vt::ir::StateGroup::Kind::kSlot) return options.kv_blocks;
+  if (group.kind != vt::ir::StateGroup::Kind::kSlot)
+    return group.window > 0 && options.window_blocks > 0 ? options.window_blocks
+                                                         : options.kv_blocks;
   if (group.name == vt::ir::kMediaGroup) return limits.tokens;
   return group.name == vt::ir::kRecurrentGroup ? options.recurrent_slots : options.slots;
 }
@@ -182,7 +184,8 @@ base::Status StepRunner::Compile(StepPlans plans) {
     for (size_t g = 0; g < one.plan.graph.state_groups.size(); ++g) {
       const std::string table = vt::ir::BlockTableName(static_cast<int>(g));
       Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
-                            .table = layout.OffsetOf(table)};
+                            .table = layout.OffsetOf(table),
+                            .window = one.plan.graph.state_groups[g].window > 0};
       for (const vt::StepLayout::Field& f : layout.fields()) {
         if (f.name == table) group.width = f.count / c.bucket.requests;
       }
@@ -377,17 +380,19 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
     table_there = row.table;
     const size_t known = std::exchange(blocks_there, row.blocks.size());
     for (const Compiled::Group& g : c.groups) {
+      const std::span<const int32_t> blocks =
+          g.window && !row.window_blocks.empty() ? row.window_blocks : row.blocks;
       if (int32_t* table = field(g.table)) {
-        const size_t count = std::min(row.blocks.size(), static_cast<size_t>(g.width));
+        const size_t count = std::min(blocks.size(), static_cast<size_t>(g.width));
         for (size_t i = known; i < count; ++i) {
-          table[static_cast<int64_t>(r) * c.stride + static_cast<int64_t>(i)] = row.blocks[i];
+          table[static_cast<int64_t>(r) * c.stride + static_cast<int64_t>(i)] = blocks[i];
         }
       }
       if (int32_t* slots = field(g.slots)) {
         const auto size = static_cast<int32_t>(bindings_.block_size);
         for (int64_t i = 0; i < n; ++i) {
           const auto at = static_cast<int32_t>(row.start + i);
-          slots[token + i] = row.blocks[static_cast<size_t>(at / size)] * size + at % size;
+          slots[token + i] = blocks[static_cast<size_t>(at / size)] * size + at % size;
         }
       }
     }

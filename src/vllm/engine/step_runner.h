@@ -27,6 +27,9 @@ struct StepRow {
   std::span<const int32_t> tokens;  // an id below 0: the token last sampled for slot -1 - id
   int64_t start = 0;
   std::span<const int32_t> blocks;  // KV blocks from position 0 on
+  // Those of layers with windows, as many, of which the ones behind the window may be any; empty:
+  // the same.
+  std::span<const int32_t> window_blocks = {};
   // Names a table that only grows from step to step, so that what stands in the input buffer
   // already isn't copied again; 0: another one each time.
   uint64_t table = 0;
@@ -77,8 +80,9 @@ struct StepOptions {
   bool use_graphs = false;            // capture
   std::function<void(const std::string&)> warn;  // hears of captures that failed
   int64_t block_size = 16;
-  int64_t kv_blocks = 0;  // of each paged group
-  int64_t slots = 0;      // of the sampler's group
+  int64_t kv_blocks = 0;      // of each paged group
+  int64_t window_blocks = 0;  // of those with windows; 0: the same
+  int64_t slots = 0;          // of the sampler's group
   int64_t recurrent_slots = 0;
 };
 
@@ -154,6 +158,7 @@ class StepRunner {
     int64_t state_read = -1, state_write = -1, media = -1;
     struct Group {
       int64_t slots = -1, table = -1, width = 0;
+      bool window = false;
     };
     std::vector<Group> groups;  // of paged state groups that the graph uses
     int64_t stride = 0;         // entries a row of the block tables has in the step packed last

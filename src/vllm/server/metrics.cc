@@ -1,5 +1,7 @@
 #include "vllm/server/metrics.h"
 
+#include <algorithm>
+
 #include "base/os/module.h"
 #include "base/strings.h"
 
@@ -106,9 +108,12 @@ std::string MetricsText(const engine::EngineStats& s, const std::string& model,
   t.Gauge("vllm:num_requests_running", "Requests in the running batch.",
           static_cast<double>(s.running));
   t.Gauge("vllm:num_requests_waiting", "Requests waiting to run.", static_cast<double>(s.waiting));
-  const double used = s.kv_blocks > 0
-                          ? static_cast<double>(s.kv_blocks_used) / static_cast<double>(s.kv_blocks)
-                          : 0;
+  const auto share = [](int64_t part, int64_t all) {
+    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+  };
+  // Whichever is the scarcer.
+  const double used =
+      std::max(share(s.kv_blocks_used, s.kv_blocks), share(s.window_blocks_used, s.window_blocks));
   t.Gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 1 is all.", used);
   // Its older name, which many dashboards plot.
   t.Gauge("vllm:gpu_cache_usage_perc", "Share of KV blocks in use, 1 is all.", used);
