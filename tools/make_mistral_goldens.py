@@ -4,7 +4,7 @@
   make_mistral_goldens.py OUT [TEKKEN]    # needs mistral-common
 
 TEKKEN is tests/goldens/text/tekken.json.gz, whose vocabulary gets Mistral's special tokens. Written are {"tokenizer": a tekken.json,
-"conversations": {name: {"messages", "tools", "continue"}}, "versions": {version: {name: {"ids", "text"} or {"error"}}}}.
+"conversations": {name: {"messages", "tools", "continue", "effort"}}, "versions": {version: {name: {"ids", "text"} or {"error"}}}}.
 """
 import gzip
 import json
@@ -16,10 +16,12 @@ from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
-VERSIONS = ['v3', 'v7', 'v11', 'v13']
+VERSIONS = ['v3', 'v7', 'v11', 'v13', 'v15']
+SETTINGS = {'reasoning_effort': {'type': 'enum', 'values': ['none', 'high'], 'accepts_none': True, 'default': 'none'}}  # of v15
 SPECIALS = ['<unk>', '<s>', '</s>', '[INST]', '[/INST]', '[AVAILABLE_TOOLS]', '[/AVAILABLE_TOOLS]', '[TOOL_RESULTS]', '[/TOOL_RESULTS]',
             '[TOOL_CALLS]', '[IMG]', '<pad>', '[IMG_BREAK]', '[IMG_END]', '[PREFIX]', '[MIDDLE]', '[SUFFIX]', '[SYSTEM_PROMPT]',
-            '[/SYSTEM_PROMPT]', '[TOOL_CONTENT]', '[REPEAT]', '[AUDIO]', '[BEGIN_AUDIO]', '[ARGS]', '[CALL_ID]']
+            '[/SYSTEM_PROMPT]', '[TOOL_CONTENT]', '[REPEAT]', '[AUDIO]', '[BEGIN_AUDIO]', '[ARGS]', '[CALL_ID]', '[MODEL_SETTINGS]',
+            '[/MODEL_SETTINGS]']
 COUNT = 32
 
 TOOLS = [
@@ -107,7 +109,8 @@ CONTINUED = {'continued': [user('Hi'), assistant('Hello, I ')],
 def encode(tokenizer, conversation):
     try:
         out = tokenizer.encode_chat_completion(ChatCompletionRequest.from_openai(
-            conversation['messages'], conversation.get('tools'), conversation.get('continue', False)))
+            conversation['messages'], conversation.get('tools'), conversation.get('continue', False),
+            **({'reasoning_effort': conversation['effort']} if 'effort' in conversation else {})))
     except Exception as e:  # of many classes, pydantic's among them
         return {'error': str(e).split('\n')[0]}
     return {'ids': out.tokens, 'text': tokenizer.decode(out.tokens, special_token_policy=SpecialTokenPolicy.KEEP)}
@@ -124,9 +127,12 @@ def main():
     conversations = {name: {'messages': m} for name, m in CONVERSATIONS.items()}
     conversations.update({name + ', tools': {'messages': CONVERSATIONS[name], 'tools': TOOLS} for name in WITH_TOOLS})
     conversations.update({name: {'messages': m, 'continue': True} for name, m in CONTINUED.items()})
+    conversations['effort'] = {'messages': CONVERSATIONS['same roles'], 'tools': TOOLS, 'effort': 'high'}
+    conversations['another effort'] = {'messages': CONVERSATIONS['user'], 'effort': 'low'}
     versions = {}
     for version in VERSIONS:
         file['config']['version'] = version
+        file['model_settings_builder'] = SETTINGS if version == 'v15' else None
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'tekken.json')
             with open(path, 'w') as f:

@@ -68,11 +68,11 @@ base::Result<TextParts> Assemble(std::unique_ptr<text::Tokenizer> tokenizer, Sou
     source.name = template_file;
   }
   if (source.text.empty() && parts.tokenizer != nullptr &&
-      !parts.tokenizer->instruct_version().empty()) {
+      !parts.tokenizer->instruct_format().version.empty()) {
     base::Result<std::string> text = text::MistralTemplate(*parts.tokenizer, &source.options);
     if (text) {
       source.text = *std::move(text);
-      source.name = "of " + parts.tokenizer->instruct_version();
+      source.name = "of " + parts.tokenizer->instruct_format().version;
     } else {
       parts.why_no_template = text.error().message;
     }

@@ -77,7 +77,7 @@ TEST_F(LoadTextTest, TekkenOfAKnownVersionBringsAChatTemplate) {
 TEST_F(LoadTextTest, TekkenOfAnotherVersionSaysWhyThereIsNone) {
   WriteTekken("v2");
   EXPECT_EQ(Prompt(),
-            "tekken.json: its chat format is 'v2', and v3, v7, v11 and v13 are known here");
+            "tekken.json: its chat format is 'v2', and v3, v7, v11, v13 and v15 are known here");
   EXPECT_EQ(Prompt("", "own {{ messages[0].content }}"), "own Hi");
   WriteTekken("");
   EXPECT_EQ(Prompt(), "");

@@ -1,5 +1,7 @@
 #include "vllm/text/mistral_template.h"
 
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,8 @@
 namespace vllm::text {
 namespace {
 
+namespace json = boost::json;
+
 // One template for all versions; `version` is set in front of it. What they have in common: turns
 // of one role become one, with an empty line between their texts.
 //
@@ -17,6 +21,7 @@ namespace {
 //   7   the system has turns of its own; a result has its call's id in front
 //   11  each call is a name, an id and arguments; results come in the order of the calls
 //   13  tools stand in front of the first turn; calls and results have no ids
+//   15  settings stand behind the tools; parts of a text follow each other without a gap
 constexpr std::string_view kTemplate = R"jinja(
 {%- macro words(content) -%}
   {%- if content is string -%}
@@ -28,7 +33,8 @@ constexpr std::string_view kTemplate = R"jinja(
         {{- raise_exception('only text can be shown to this model here') -}}
       {%- endif -%}
       {%- if part.text -%}
-        {%- set so_far.text = so_far.text + ('\n\n' if so_far.text else '') + part.text -%}
+        {%- set so_far.text = so_far.text + ('\n\n' if so_far.text and version < 15 else '')
+            + part.text -%}
       {%- endif -%}
     {%- endfor -%}
     {{- so_far.text -}}
@@ -68,6 +74,10 @@ constexpr std::string_view kTemplate = R"jinja(
                         'parameters': tool.function.parameters or {}}}|tojson -}}
     {%- endfor -%}
     {{- '][/AVAILABLE_TOOLS]' -}}
+  {%- endif -%}
+  {%- if is_first and efforts -%}
+    {{- '[MODEL_SETTINGS]{"reasoning_effort": ' + (reasoning_effort or effort)|tojson
+        + '}[/MODEL_SETTINGS]' -}}
   {%- endif -%}
   {{- '[INST]' -}}
   {%- if is_last and state.system -%}
@@ -133,6 +143,11 @@ constexpr std::string_view kTemplate = R"jinja(
 {%- if messages|length > 1 and messages[-1].role == 'assistant' and add_generation_prompt -%}
   {{- raise_exception('the last message must be of the user or a tool, or be continued '
                       '(continue_final_message)') -}}
+{%- endif -%}
+
+{%- if reasoning_effort and reasoning_effort not in efforts -%}
+  {{- raise_exception('reasoning_effort must be one of ' + efforts|tojson if efforts
+                      else 'this model has no reasoning_effort') -}}
 {%- endif -%}
 
 {{- bos_token -}}
@@ -223,23 +238,26 @@ std::vector<std::string_view> Marks(int version) {
   if (version >= 7)
     marks.insert(marks.end(), {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"});
   if (version >= 11) marks.insert(marks.end(), {"[ARGS]", "[CALL_ID]"});
+  if (version >= 15) marks.insert(marks.end(), {"[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"});
   return marks;
 }
 
 }  // namespace
 
 base::Result<std::string> MistralTemplate(const Tokenizer& tokenizer, TemplateOptions* options) {
-  const std::string_view version = tokenizer.instruct_version();
+  const InstructFormat& format = tokenizer.instruct_format();
+  const std::string& version = format.version;
   const auto refuse = [](const std::string& why) {
     return base::Error{base::Code::kUnsupported, "tekken.json: " + why};
   };
   int number = 0;
-  for (const int known : {3, 7, 11, 13}) {
+  for (const int known : {3, 7, 11, 13, 15}) {
     if (version == fmt::format("v{}", known)) number = known;
   }
   if (number == 0) {
-    return refuse(fmt::format("its chat format is '{}', and v3, v7, v11 and v13 are known here",
-                              base::Printable(version)));
+    return refuse(
+        fmt::format("its chat format is '{}', and v3, v7, v11, v13 and v15 are known here",
+                    base::Printable(version)));
   }
   for (const std::string_view mark : Marks(number)) {
     const std::optional<int32_t> id = tokenizer.TokenId(mark);
@@ -248,9 +266,16 @@ base::Result<std::string> MistralTemplate(const Tokenizer& tokenizer, TemplateOp
                                 version, mark));
     }
   }
+  if (number >= 15 && !format.settings)
+    return refuse(fmt::format("its chat format ({}) needs model_settings_builder", version));
   options->json_tool_results = number < 7;
   options->between_parts = "\n\n";
-  return fmt::format("{{%- set version = {} -%}}", number) + std::string(kTemplate);
+  json::array efforts;
+  if (number >= 15) efforts = json::array(format.efforts.begin(), format.efforts.end());
+  return fmt::format(
+             "{{%- set version = {} -%}}{{%- set efforts = {} -%}}{{%- set effort = {} -%}}",
+             number, json::serialize(efforts), json::serialize(json::value(format.effort))) +
+         std::string(kTemplate);
 }
 
 }  // namespace vllm::text

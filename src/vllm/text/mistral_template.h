@@ -10,9 +10,9 @@
 
 namespace vllm::text {
 
-// The template for a tokenizer with an instruct_version(), and in `options` how it wants messages.
-// Errors: kUnsupported for another version than v3, v7, v11 and v13, or where the tokenizer lacks a
-// token that the format is made of.
+// The template for a tokenizer whose instruct_format() has a version, and in `options` how it wants
+// messages. Errors: kUnsupported for another version than v3, v7, v11, v13 and v15, or where the
+// tokenizer lacks what the format is made of.
 base::Result<std::string> MistralTemplate(const Tokenizer& tokenizer, TemplateOptions* options);
 
 }  // namespace vllm::text

@@ -45,6 +45,8 @@ TEST_P(MistralVersion, ConversationsBecomeWhatMistralsOwnEncoderMakes) {
     ChatInput in;
     in.messages = given.at("messages").as_array();
     if (const json::value* tools = given.if_contains("tools")) in.tools = *tools;
+    if (const json::value* effort = given.if_contains("effort"))
+      in.kwargs["reasoning_effort"] = *effort;
     in.continue_final_message = given.contains("continue");
     in.add_generation_prompt = !in.continue_final_message;
     const auto got = (*t)->RenderSegments(in);
@@ -75,7 +77,7 @@ TEST_P(MistralVersion, ConversationsBecomeWhatMistralsOwnEncoderMakes) {
   EXPECT_GE(refused, 7u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MistralVersion, ::testing::Values("v3", "v7", "v11", "v13"),
+INSTANTIATE_TEST_SUITE_P(All, MistralVersion, ::testing::Values("v3", "v7", "v11", "v13", "v15"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MistralTemplate, RefusesWhatItDoesNotKnow) {
@@ -84,10 +86,14 @@ TEST(MistralTemplate, RefusesWhatItDoesNotKnow) {
     const auto source = MistralTemplate(**tokenizer, &options);
     return source ? std::string("it was taken") : source.error().message;
   };
-  EXPECT_EQ(why(Of("v15")),
-            "tekken.json: its chat format is 'v15', and v3, v7, v11 and v13 are known here");
+  EXPECT_EQ(why(Of("v2")),
+            "tekken.json: its chat format is 'v2', and v3, v7, v11, v13 and v15 are known here");
   EXPECT_NE(why(Of("v1\n")).find("is 'v1\\x0a'"), std::string::npos) << why(Of("v1\n"));
   json::object file = Golden().at("tokenizer").as_object();
+  file["config"].as_object()["version"] = "v15";
+  file["model_settings_builder"] = nullptr;
+  EXPECT_EQ(why(Tokenizer::FromTekken(file)),
+            "tekken.json: its chat format (v15) needs model_settings_builder");
   file["config"].as_object()["version"] = "v11";
   for (json::value& token : file["special_tokens"].as_array()) {
     json::value& name = token.as_object()["token_str"];

@@ -236,7 +236,7 @@ std::optional<int32_t> Tokenizer::bos_id() const { return parts_->bos; }
 std::optional<int32_t> Tokenizer::eos_id() const { return parts_->eos; }
 std::optional<int32_t> Tokenizer::pad_id() const { return parts_->pad; }
 std::optional<int32_t> Tokenizer::unk_id() const { return parts_->unk; }
-const std::string& Tokenizer::instruct_version() const { return parts_->instruct_version; }
+const InstructFormat& Tokenizer::instruct_format() const { return parts_->instruct; }
 
 bool Tokenizer::adds_bos() const {
   return parts_->bos && !parts_->prefix.empty() && parts_->prefix[0] == *parts_->bos;

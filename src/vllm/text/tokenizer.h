@@ -51,6 +51,16 @@ struct Segment {
   bool parse_special = true;
 };
 
+// How conversations are written for a model, as its tekken.json says.
+struct InstructFormat {
+  std::string version;  // "v13"; empty: the file doesn't say, or is of another kind
+  // Of version 15: whether there are settings at all, how hard the model may be told to think
+  // (empty: it may not), and what it is told where nobody asks.
+  bool settings = false;
+  std::vector<std::string> efforts;
+  std::string effort;
+};
+
 // Immutable after load; every method is const and thread-safe.
 class Tokenizer {
  public:
@@ -111,8 +121,7 @@ class Tokenizer {
   std::optional<int32_t> unk_id() const;
   // Whether Encode(add_special_tokens) puts the BOS token in front.
   bool adds_bos() const;
-  // The chat format that a tekken.json names ("v13"); empty where it names none, and for others.
-  const std::string& instruct_version() const;
+  const InstructFormat& instruct_format() const;
 
  private:
   friend class IncrementalDetokenizer;

@@ -56,7 +56,7 @@ struct TokenizerParts {
   std::optional<PairTemplate> pair;
   DecoderSteps decoder;
   std::optional<int32_t> bos, eos, pad, unk;
-  std::string instruct_version;
+  InstructFormat instruct;
   mutable StatePool pool;
 
   // Registers a token that is cut out of the text. REQUIRES: it is in `vocab`, and the normalizers

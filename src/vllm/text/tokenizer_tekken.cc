@@ -1,5 +1,6 @@
 // Loading tekken.json, the tokenizer file of Mistral's own format: special tokens by their ids,
 // then the byte strings of a tiktoken vocabulary in the order of their ranks.
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
@@ -53,6 +54,7 @@ class Loader {
  private:
   base::Status LoadSpecials(const json::object& root, int64_t count);
   base::Status LoadRanks(const json::object& root, size_t count);
+  base::Status LoadSettings(const json::object& root);
 
   TokenizerParts& p_;
 };
@@ -152,6 +154,31 @@ base::Status Loader::LoadRanks(const json::object& root, size_t count) {
   return {};
 }
 
+// What a request may set, and what stands there where it doesn't.
+base::Status Loader::LoadSettings(const json::object& root) {
+  constexpr const char* kWhere = "model_settings_builder";
+  if (IsNull(root, kWhere)) return {};
+  auto settings = AsObject(root.at(kWhere), kWhere);
+  if (!settings.ok()) return settings.error();
+  p_.instruct.settings = true;
+  if (IsNull(**settings, "reasoning_effort")) return {};
+  auto effort = AsObject((*settings)->at("reasoning_effort"), "reasoning_effort");
+  if (!effort.ok()) return effort.error().In(kWhere);
+  auto values = ArrayField(**effort, "values", "reasoning_effort");
+  if (!values.ok()) return values.error().In(kWhere);
+  for (const json::value& value : **values) {
+    if (!value.is_string()) return Corrupt("reasoning_effort.values must be texts").In(kWhere);
+    p_.instruct.efforts.emplace_back(value.get_string());
+  }
+  auto usual = base::JsonString(**effort, "default", "");
+  if (!usual.ok()) return usual.error().In(kWhere);
+  const auto& efforts = p_.instruct.efforts;
+  if (std::find(efforts.begin(), efforts.end(), *usual) == efforts.end())
+    return Corrupt("reasoning_effort.default must be one of its values").In(kWhere);
+  p_.instruct.effort = *std::move(usual);
+  return {};
+}
+
 base::Status Loader::Load(const json::object& root) {
   const json::value* c = root.if_contains("config");
   if (c == nullptr) return Corrupt("\"config\" is missing: this is no tekken.json");
@@ -162,7 +189,7 @@ base::Status Loader::Load(const json::object& root) {
   if (pattern->empty()) return Corrupt("config: \"pattern\" is missing");
   auto version = base::JsonString(**config, "version", "");
   if (!version.ok()) return version.error().In("config");
-  p_.instruct_version = *std::move(version);
+  p_.instruct.version = *std::move(version);
   auto size = base::JsonInt(**config, "default_vocab_size", -1);
   if (!size.ok()) return size.error().In("config");
   auto specials = base::JsonInt(**config, "default_num_special_tokens", -1);
@@ -176,6 +203,7 @@ base::Status Loader::Load(const json::object& root) {
                     *size, *specials));
   if (auto s = LoadSpecials(root, *specials); !s.ok()) return s;
   if (auto s = LoadRanks(root, static_cast<size_t>(*size - *specials)); !s.ok()) return s;
+  if (auto s = LoadSettings(root); !s.ok()) return s;
 
   auto split = MakeSplit(*pattern, false, SplitBehavior::kIsolated, false);
   if (!split.ok()) return split.error().In("config.pattern");

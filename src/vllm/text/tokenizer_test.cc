@@ -296,6 +296,15 @@ TEST(Tekken, RefusesMalformedFilesInASentence) {
     EXPECT_NE(rank(256, "token_bytes", bad).find("vocab[256]: token_bytes"), std::string::npos)
         << bad;
   EXPECT_NE(rank(257, "token_bytes", "aGU=").find("bytes of vocab[256]"), std::string::npos);
+  const auto settings = [&](const char* text) {
+    return why([&](object& f) { f["model_settings_builder"] = *base::ParseJson(text); });
+  };
+  EXPECT_EQ(settings("{}"), "it was taken");
+  EXPECT_EQ(settings(R"({"reasoning_effort":{"values":["a"],"default":"a"}})"), "it was taken");
+  for (const char* bad : {"1", R"({"reasoning_effort":1})", R"({"reasoning_effort":{}})",
+                          R"({"reasoning_effort":{"values":[1],"default":"a"}})",
+                          R"({"reasoning_effort":{"values":["a"],"default":"b"}})"})
+    EXPECT_NE(settings(bad).find("model_settings_builder"), std::string::npos) << settings(bad);
   EXPECT_NE(special("rank", 7).find("special_tokens[2]"), std::string::npos);
   EXPECT_NE(special("token_str", "").find("special_tokens[2]"), std::string::npos);
   EXPECT_NE(special("token_str", "<s>").find("twice"), std::string::npos);
