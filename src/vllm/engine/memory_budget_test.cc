@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace vllm::engine {
 namespace {
 
@@ -204,6 +206,54 @@ TEST(FitKvCache, WindowsAlone) {
   EXPECT_EQ(fit->window_blocks, 30);  // 600 / 20
   EXPECT_EQ(fit->blocks, 8 * 25);     // they take no memory
   EXPECT_EQ(fit->max_model_len, 100);
+}
+
+TEST(FitKvCache, WhatIsGivenFitsAndHoldsOneRequest) {
+  std::mt19937 random(3);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  int fitted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    MemoryBudget b = Windows();
+    b.block = pick(0, 3) * pick(1, 20);
+    b.window_block = pick(0, 3) * pick(1, 40);
+    b.window = pick(1, 200);
+    b.step_tokens = pick(1, 300);
+    b.block_size = pick(1, 16);
+    b.max_model_len = pick(1, 2000);
+    b.max_num_seqs = pick(1, 40);
+    b.free = pick(500, 20000);
+    b.utilization = 1;
+    b.length_asked = random() % 2;
+    b.kv_asked = pick(0, 1) * pick(1, 20000);
+    b.kv_default = pick(0, 1) * pick(1, 20000);
+    if (random() % 4 == 0) {
+      b.state = pick(1, 30);
+      b.snapshots = pick(-1, 3);
+    }
+    const auto fit = FitKvCache(b);
+    if (!fit || b.block + b.window_block == 0) continue;
+    ++fitted;
+    SCOPED_TRACE(i);
+    const int64_t room = b.free - b.weights - b.activations - b.slots - b.state * b.max_num_seqs;
+    EXPECT_LE(
+        fit->blocks * b.block + fit->window_blocks * b.window_block + fit->snapshots * b.state,
+        room);
+    EXPECT_GT(fit->max_model_len, 0);
+    EXPECT_LE(fit->max_model_len, b.max_model_len);
+    if (b.length_asked) {
+      EXPECT_EQ(fit->max_model_len, b.max_model_len);
+    }
+    const int64_t request = (fit->max_model_len + b.block_size - 1) / b.block_size;
+    EXPECT_GE(fit->blocks, request);
+    if (b.window_block == 0) continue;
+    // Its window and a step lie across one edge more than they fill.
+    const int64_t span = b.window - 1 + b.step_tokens;
+    EXPECT_GE(fit->window_blocks, std::min(request, (span + b.block_size - 1) / b.block_size + 1));
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(fitted, 5000);
 }
 
 }  // namespace

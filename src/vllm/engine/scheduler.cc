@@ -93,11 +93,23 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   return n;
 }
 
+int64_t Scheduler::BlocksOf(int64_t tokens) const {
+  return (tokens + pool_.block_size() - 1) / pool_.block_size();
+}
+
+// Of both pools or of neither: both tables always have as many entries.
 bool Scheduler::Reserve(Sequence& s, int64_t tokens) {
-  const int64_t size = pool_.block_size();
-  const int64_t count = (tokens + size - 1) / size;
+  const int64_t count = BlocksOf(tokens);
   const int64_t wanted = count - static_cast<int64_t>(s.blocks.size());
-  return (wanted <= 0 || pool_.Allocate(wanted, s.blocks)) && windows_.Grow(s.window, count);
+  if (wanted > pool_.free_blocks() || !windows_.Grow(s.window, count)) return false;
+  return wanted <= 0 || pool_.Allocate(wanted, s.blocks);
+}
+
+// Whether what its steps in flight leave behind its window is enough for so many tokens.
+bool Scheduler::WaitsForItself(const Sequence& s, int64_t tokens) const {
+  const int64_t count = BlocksOf(tokens);
+  return s.in_flight > 0 && count - static_cast<int64_t>(s.blocks.size()) <= pool_.free_blocks() &&
+         windows_.GrowsAt(s.window, s.computed, count);
 }
 
 void Scheduler::ReleaseBlocks(Sequence& s) {
@@ -178,6 +190,10 @@ bool Scheduler::Continue(Sequence& s, ScheduledStep& step) {
   const int64_t count = Affordable(s, step);
   if (count <= 0) return false;
   while (!Reserve(s, s.computed + count)) {
+    if (WaitsForItself(s, s.computed + count)) {
+      step.waits = true;
+      return false;
+    }
     if (Sequence* victim = VictimFor(s)) {
       Preempt(*victim);
       continue;
@@ -209,14 +225,14 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     }
     // Somebody of the other kind came first and found too few blocks.
     if (refused_ != nullptr && refused_ != &s && waiting_.key_comp()(refused_, &s)) return;
+    if (step.waits) return;                // for blocks that come back: nobody else takes them
     if (Affordable(s, step) <= 0) return;  // before its prompt is looked up
     // What is found is held at once. The last token is always computed: its logits are wanted.
     s.node = pool_.Root(s.input->cache_salt);
     if (!WantsScores(s) && !(s.embeds() && s.means())) FindPrefix(s);
     s.published = static_cast<int64_t>(s.blocks.size());
     s.computed = s.published * pool_.block_size();
-    const int64_t size = pool_.block_size();
-    const int64_t missing = (s.known() + size - 1) / size - s.published;
+    const int64_t missing = BlocksOf(s.known()) - s.published;
     const bool scarce = missing > pool_.free_blocks() ||
                         windows_.Wanted(s.window, s.known(), options_.max_num_batched_tokens) >
                             windows_.free_blocks();
@@ -250,6 +266,7 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
 void Scheduler::Schedule(ScheduledStep& step, double now) {
   step.rows.clear();
   step.tokens = step.outputs = 0;
+  step.waits = false;
   ++steps_;
   // Steps end in tokens or in hidden states; where both are wanted they take turns.
   step.embeds = embeds_ > 0 && (generates_ == 0 || !embedded_last_);

@@ -102,6 +102,7 @@ struct Scheduled {
 struct ScheduledStep {
   std::vector<Scheduled> rows;
   bool embeds = false;
+  bool waits = false;  // a running sequence is left out until a step in flight has ended
   int64_t tokens = 0, outputs = 0;
 };
 
@@ -158,7 +159,9 @@ class Scheduler {
 
   bool WantsScores(const Sequence& s) const;
   int64_t Affordable(const Sequence& s, const ScheduledStep& step) const;
+  int64_t BlocksOf(int64_t tokens) const;
   bool Reserve(Sequence& s, int64_t tokens);
+  bool WaitsForItself(const Sequence& s, int64_t tokens) const;
   bool Continue(Sequence& s, ScheduledStep& step);
   void Admit(ScheduledStep& step, double now);
   void Put(Sequence& s, int64_t count, bool admitted, ScheduledStep& step);

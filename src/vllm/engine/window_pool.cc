@@ -34,6 +34,13 @@ bool WindowPool::Grow(WindowTable& table, int64_t count) {
   return wanted <= 0 || pool_.Allocate(wanted, table.blocks);
 }
 
+bool WindowPool::GrowsAt(const WindowTable& table, int64_t position, int64_t count) const {
+  if (!used()) return true;
+  const auto there = static_cast<int64_t>(table.blocks.size());
+  const int64_t behind = std::min(FirstBlock(position), there) - table.first;
+  return count - there <= pool_.free_blocks() + std::max<int64_t>(behind, 0);
+}
+
 void WindowPool::Slide(WindowTable& table, int64_t position) {
   if (!used()) return;
   const int64_t first = std::min(FirstBlock(position), static_cast<int64_t>(table.blocks.size()));

@@ -41,6 +41,8 @@ class WindowPool {
 
   // Appends blocks until the table has `count`. False, and nothing happens, when too few are free.
   bool Grow(WindowTable& table, int64_t count);
+  // Whether it could grow so far once it has slid to this position, if nobody shares its blocks.
+  bool GrowsAt(const WindowTable& table, int64_t position, int64_t count) const;
   // Gives back the blocks that tokens from this position on do not see.
   void Slide(WindowTable& table, int64_t position);
   void Release(WindowTable& table);
