@@ -1,9 +1,9 @@
 // The KV blocks of a device: who holds them, and which cached prefixes they contain.
 //
-// Block ids index every layer's state buffer of every group that the pool is for. A full block whose tokens are
-// known can be published: later requests with the same prefix then share it. A published block that
-// nobody holds stays cached until its memory is needed; the least recently used goes first, and
-// blocks without content go before any cached one.
+// Block ids index every layer's state buffer of every group that the pool is for. A full block
+// whose tokens are known can be published: later requests with the same prefix then share it. A
+// published block that nobody holds stays cached until its memory is needed; the least recently
+// used goes first, and blocks without content go before any cached one.
 //
 // Published content is a node of a tree: (parent node, tokens of the block). Nodes are found by
 // hash and compared token by token, so two prefixes can never be taken for each other. A root

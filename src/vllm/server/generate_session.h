@@ -69,7 +69,7 @@ std::vector<PromptEntry> PromptEntries(const text::Tokenizer& tokenizer,
                                        const std::vector<engine::TokenLogprobs>& scored,
                                        std::string_view text);
 
-// "call_" and 24 letters or digits.
+// "call_" and 24 letters or digits; of Mistral's format nine letters or digits alone.
 std::string NewCallId(std::optional<ToolFormat> format);
 // `prefix` and 32 hexadecimal digits.
 std::string NewId(std::string_view prefix);

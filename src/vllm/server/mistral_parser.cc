@@ -14,9 +14,10 @@ namespace {
 
 constexpr std::string_view kOpen = "[TOOL_CALLS]", kId = "[CALL_ID]", kArguments = "[ARGS]";
 
+// Of a name or an id: clients name their functions as they like.
 bool InName(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '-' || c == '.';
+  return static_cast<unsigned char>(c) > ' ' && c != '\x7f' &&
+         std::string_view("[]{}()<>,\"\\").find(c) == std::string_view::npos;
 }
 
 class MistralParser : public ToolParser {
@@ -137,12 +138,16 @@ class MistralParser : public ToolParser {
     state_ = State::kText;
   }
 
-  // Announced arguments stand as the model wrote them; the rest is text.
+  // Announced arguments stand as the model wrote them; the rest is text, at whose end another mark
+  // may be beginning.
   void Broken(char c, ToolOutput& out) {
     const std::string text = announced_ ? std::string(1, c) : raw_;
     raw_.clear();
     state_ = State::kText;
-    Content(text, out);
+    size_t end = text.size() - std::min(text.size(), kOpen.size());
+    while (end < text.size() && !kOpen.starts_with(std::string_view(text).substr(end))) ++end;
+    if (end > 0) Content(text.substr(0, end), out);
+    for (const char d : text.substr(end)) Text(d, out);
   }
 
   void Announce(ToolOutput& out) {

@@ -191,6 +191,22 @@ TEST(ToolParser, MistralsCallsByName) {
   EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS]{}[TOOL_CA"), "|f({})");
 }
 
+TEST(ToolParser, MistralsCallsBehindABrokenOne) {
+  EXPECT_EQ(Mistral("[TOOL_CALLS][TOOL_CALLS]f[ARGS]{}"), "[TOOL_CALLS]|f({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[TOOL_CALLS]any[ARGS]{}"), "[TOOL_CALLS]f|any({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS][{\"name\": \"f\"}[TOOL_CALLS][{\"name\": \"any\"}]"),
+            "|f({})|any({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS]f[ARGS][TOOL_CALLS]f[CALL_ID]x[TOOL_CALLS]any[ARGS]{}"),
+            "[TOOL_CALLS]f[ARGS][TOOL_CALLS]f[CALL_ID]x|any({})");
+}
+
+// Nobody checks what a client calls its functions.
+TEST(ToolParser, MistralsNamesMayBeUnusual) {
+  EXPECT_EQ(Mistral("[TOOL_CALLS]ns:wetter/größe[ARGS]{}[TOOL_CALLS]天气@1[CALL_ID]a[ARGS]{}"),
+            "|ns:wetter/größe({})|天气@1({})");
+  EXPECT_EQ(Mistral("[TOOL_CALLS]a\"b[ARGS]{}"), "[TOOL_CALLS]a\"b[ARGS]{}");
+}
+
 TEST(ToolParser, WhatIsNoCallOfMistralsIsContent) {
   for (const char* text :
        {"[TOOL_CALLS]", "[TOOL_CALL", " [TOOL] x ", "[TOOL_CALLS][]", "[TOOL_CALLS][1]",
