@@ -441,7 +441,7 @@ TEST_F(CpuLatentTest, MixedRequestsEqualEachAlone) {
   EXPECT_GT(MixedRequests(50 * 4 * 2 * (24 + 8) * 4), 0);
 }
 
-// Families with windows of seven to eleven tokens, whose blocks are given back. The reference has
+// Families with windows of seven to twelve tokens, whose blocks are given back. The reference has
 // room for all of them, so it never does.
 class CpuWindowTest : public CpuEngineTest, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -470,7 +470,7 @@ TEST_P(CpuWindowTest, ALongRequestNeedsNoMoreThanItsWindow) {
     engine::LoadOptions options = CpuOptions();
     options.enable_prefix_caching = caching;
     options.max_num_seqs = 2;
-    // All of one request, and of windows the 12 blocks of 10 tokens and a step's 32, across an
+    // All of one request, and of windows the 12 blocks of 11 tokens and a step's 32, across an
     // edge.
     options.kv_cache_memory = 64 * bytes_ + 12 * window_bytes_;
     Collector sink;
@@ -518,7 +518,8 @@ TEST_P(CpuWindowTest, MixedRequestsEqualEachAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CpuWindowTest,
-                         ::testing::Values("gemma3", "gpt_oss", "llama4", "mixtral", "deepseek_v4",
+                         ::testing::Values("gemma3", "gemma4", "gpt_oss", "llama4",
+                                           "mistral_window", "mixtral", "deepseek_v4",
                                            "deepseek_v4_wide"),
                          [](const auto& info) { return std::string(info.param); });
 
