@@ -24,8 +24,11 @@ struct NormRouterArgs {
   int32_t* counters = nullptr;  // a token; zero between launches
   RowFn gate_fn = RowFn::kNone;
   int32_t chooses = 1;  // 0: the next launch does
+  // Of norm_router_rows: waves that share a row of w, and values of the normed row a block.
+  int32_t row_parts_log2 = 0, row_share = 0;
 };
 inline constexpr int kNormRouterThreads = 128;
+inline constexpr int kRouterRowHeld = 4;  // chunks of eight values a lane of norm_router_rows
 
 // Two floats an expert and one a group, of shared memory.
 inline constexpr int kMostExperts = 1024;

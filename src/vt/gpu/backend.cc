@@ -352,12 +352,19 @@ base::Result<std::unique_ptr<Executable>> GpuBackend::Compile(ir::Plan plan,
       CompilePlan(plan, bindings, target_.facts(), constants, &rope_tables_);
   if (!launches) return launches.error().In(name_);
   const bool may_be_early = target_.facts().properties.early_launch;
-  for (Launch& launch : *launches) {
-    if (launch.library) continue;
+  const auto resolve = [&](Launch& launch) -> base::Status {
+    if (launch.library) return {};
     base::Result<Function> f = FunctionOf(launch.kernel, launch.config.shared_bytes);
     if (!f) return f.error().In(name_);
     launch.config.function = *f;
     launch.config.early = launch.config.early && may_be_early;
+    return {};
+  };
+  for (Launch& launch : *launches) {
+    base::Status done = resolve(launch);
+    for (Launch& alone : launch.alone)
+      if (done) done = resolve(alone);
+    if (!done) return done.error();
   }
   return std::unique_ptr<Executable>(
       new GpuExecutable(std::move(plan), bindings, *driver_, ranges_, *std::move(launches)));

@@ -34,9 +34,10 @@ struct Launch {
   std::string kernel;  // with its type's suffix
   LaunchConfig config;
   std::vector<std::byte> args;
-  // For a node that is run by itself, where `args` leave a part of it to the next launch; or none.
-  std::vector<std::byte> args_alone;
   std::function<base::Status(Stream)> library;  // instead of a kernel
+  // Instead of this for a node that is run by itself, where this leaves a part of it to the next
+  // node's launch; or none.
+  std::vector<Launch> alone;
 };
 
 class BlasLt;

@@ -1,6 +1,7 @@
 #include "vt/gpu/executor.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/strings.h"
 
@@ -21,7 +22,7 @@ GpuExecutable::GpuExecutable(ir::Plan plan, const Bindings& bindings, Driver& dr
       ranges_(ranges),
       launches_(std::move(launches)) {}
 
-base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_early, bool alone) {
+base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_early) {
   const std::string& name =
       launch.node < 0 ? kBeginning : plan_.graph.nodes[static_cast<size_t>(launch.node)].name;
   ranges_.Push(name);
@@ -31,8 +32,7 @@ base::Status GpuExecutable::Start(Launch& launch, Stream stream, bool may_be_ear
   } else {
     LaunchConfig config = launch.config;
     config.early = config.early && may_be_early;
-    auto& args = alone && !launch.args_alone.empty() ? launch.args_alone : launch.args;
-    done = driver_.Launch(stream, config, args.data(), args.size());
+    done = driver_.Launch(stream, config, launch.args.data(), launch.args.size());
   }
   ranges_.Pop();
   if (done) return {};
@@ -52,7 +52,11 @@ base::Status GpuExecutable::RunNodes(Queue& queue, int begin, int end) {
   const Stream stream = static_cast<GpuQueue&>(queue).stream;
   for (size_t i = 0; i < launches_.size() && done; ++i) {
     const int node = std::max(launches_[i].node, 0);  // the step's beginning goes with its first
-    if (node >= begin && node < end) done = Start(launches_[i], stream, false, true);
+    if (node < begin || node >= end) continue;
+    std::span<Launch> launches(&launches_[i], 1);
+    if (!launches[0].alone.empty()) launches = launches[0].alone;
+    for (Launch& launch : launches)
+      if (done) done = Start(launch, stream, false);
   }
   return done ? driver_.Synchronize(stream) : done;
 }

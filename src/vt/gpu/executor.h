@@ -33,7 +33,7 @@ class GpuExecutable : public Executable {
   const std::vector<Launch>& launches() const { return launches_; }
 
  private:
-  base::Status Start(Launch& launch, Stream stream, bool may_be_early, bool alone = false);
+  base::Status Start(Launch& launch, Stream stream, bool may_be_early);
 
   ir::Plan plan_;
   void* arena_;

@@ -125,7 +125,7 @@ void CompilePlainExperts(const Context& c, ir::NodeId id) {
   if (!c.Aligned(l.x) || (l.shared_x != ir::kNone && !c.Aligned(l.shared_x)))
     return c.Fail(id, "has rows that cannot be read by 16 bytes");
   PlainExpertArgs a = ArgsOf(c, l, s);
-  if (act) a.here = TakeChoice(c, l.ids);
+  if (act) a.here = TakeChoice(c, l.ids, false);
   const int64_t wave = c.device.properties.wave;
   const int64_t size = ir::Info(c.device.value_type).bytes;
   const int64_t rows = act ? shape.rows / 2 : shape.rows;

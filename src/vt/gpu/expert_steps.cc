@@ -97,7 +97,7 @@ class Compiler {
     config.grid_y = static_cast<unsigned>(s_.tokens * (s_.chosen + (l_.shared.empty() ? 0 : 1)));
     config.threads = kQuantExpertsUpThreads;
     u.tokens = static_cast<int32_t>(s_.tokens);
-    u.here = TakeChoice(c_, l_.ids);
+    u.here = TakeChoice(c_, l_.ids, true);
     config.shared_bytes = 36 * sizeof(float);  // 32 values, and which expert it is
     if (u.here.logits != nullptr) config.grid_y += static_cast<unsigned>(s_.tokens);
     config.early = true;

@@ -1,7 +1,9 @@
 #include "vt/gpu/router_steps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <string_view>
 
 #include "vt/gpu/args_experts.h"
 #include "vt/gpu/quant_plan.h"
@@ -42,6 +44,47 @@ void DecideRouter(RouterArgs& a, const DeviceFacts& d) {
 }
 int64_t RouterBytes(const RouterArgs& a) { return (2 * int64_t{a.experts} + a.groups) * 4; }
 
+void EmitRouter(const Context& c, ir::NodeId id, const RouterArgs& a, int64_t most_rows) {
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>(most_rows);
+  config.threads = static_cast<unsigned>(c.device.properties.wave);
+  config.shared_bytes = static_cast<unsigned>(RouterBytes(a));
+  config.early = true;
+  c.Emit(id, "router", config, a);
+}
+
+// What is left of the last launch, a norm's router, where another one chooses: norm_router_rows,
+// if that can be. By itself the node has a launch that chooses behind it.
+void LeaveRows(const Context& c, NormRouterArgs a) {
+  const DeviceFacts& d = c.device;
+  const int64_t waves = kNormRouterThreads / d.properties.wave;
+  const int64_t held = int64_t{kRouterRowHeld} * 8 * d.properties.wave;
+  int64_t parts = 1;
+  while (parts < waves && parts * held < a.width) parts *= 2;
+  const int64_t rows = a.router.experts + (a.gate_w != nullptr ? 1 : 0);
+  const int64_t blocks = (rows * parts + waves - 1) / waves;
+  const int64_t share = (a.width / 32 + blocks - 1) / blocks * 32;
+  if (parts * held < a.width || a.x.f32 != (d.value_type == DType::kF32 ? 1 : 0) ||
+      a.x.rows.inner > 1 || a.x.rows.stride * ir::Info(d.value_type).bytes % 16 != 0 ||
+      reinterpret_cast<uintptr_t>(a.x.rows.base) % 16 != 0 || share > kNormRouterThreads * 8)
+    return;
+  RouterArgs choice = a.router;
+  choice.logits = {a.logits, choice.experts, 1, choice.experts};
+  EmitRouter(c, c.launches.back().node, choice, c.launches.back().config.grid_y);
+  Launch chooses = std::move(c.launches.back());
+  c.launches.pop_back();
+
+  Launch& left = c.launches.back();
+  a.row_parts_log2 = std::countr_zero(static_cast<unsigned>(parts));
+  a.row_share = static_cast<int32_t>(share);
+  left.kernel = "norm_router_rows" + left.kernel.substr(std::string_view("norm_router").size());
+  left.config.grid_x = static_cast<unsigned>(blocks);
+  left.config.shared_bytes = static_cast<unsigned>(2 * waves * sizeof(float));
+  std::memcpy(left.args.data(), &a, sizeof a);
+  left.alone.clear();
+  left.alone = {left, std::move(chooses)};
+}
+
 }  // namespace
 
 void CompileRouter(const Context& c, ir::NodeId id) {
@@ -54,12 +97,7 @@ void CompileRouter(const Context& c, ir::NodeId id) {
     a.tokens = c.Ints(n.inputs[2]);
   }
   DecideRouter(a, c.device);
-  LaunchConfig config;
-  config.grid_x = static_cast<unsigned>(c.MostRows(n.inputs[0]));
-  config.threads = static_cast<unsigned>(c.device.properties.wave);
-  config.shared_bytes = static_cast<unsigned>(RouterBytes(a));
-  config.early = true;
-  c.Emit(id, "router", config, a);
+  EmitRouter(c, id, a, c.MostRows(n.inputs[0]));
 }
 
 void CompileNormRouter(const Context& c, ir::NodeId id) {
@@ -125,7 +163,7 @@ bool SupportsNormRouter(const ir::Graph& g, const ir::Node& n, const ir::Bucket&
           (matrix(n.inputs[3]) && g.value(n.inputs[3]).shape[0].At(b) == 1 && plain(n.outputs[3])));
 }
 
-RouterHere TakeChoice(const Context& c, ir::ValueId ids) {
+RouterHere TakeChoice(const Context& c, ir::ValueId ids, bool begins_late) {
   if (c.launches.empty()) return {};
   Launch& last = c.launches.back();
   if (last.node < 0 || !IsNormRouter(c.node(last.node).op) || c.node(last.node).outputs[2] != ids)
@@ -139,8 +177,9 @@ RouterHere TakeChoice(const Context& c, ir::ValueId ids) {
       (softmax && r.bias != nullptr))
     return {};
   a.chooses = 0;
-  last.args_alone = last.args;
+  last.alone = {last};
   std::memcpy(last.args.data(), &a, sizeof a);
+  if (begins_late) LeaveRows(c, a);
   return {a.router, a.logits};
 }
 

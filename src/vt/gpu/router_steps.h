@@ -17,6 +17,10 @@ void CompileNormRouter(const Context& c, ir::NodeId id);
 // For the launch that is about to be emitted: the choice of these ids, if a norm's router makes
 // them just before. Then that launch leaves it to this one, whose blocks each find theirs sooner
 // than one block would find all.
-RouterHere TakeChoice(const Context& c, ir::ValueId ids);
+//
+// `begins_late`: what is left of the router may run in norm_router_rows, whose blocks leave room
+// beside them. That is no gain where this launch would take the room to fetch weights by the
+// megabyte, unevenly, while the launches before need the memory.
+RouterHere TakeChoice(const Context& c, ir::ValueId ids, bool begins_late);
 
 }  // namespace vt::gpu

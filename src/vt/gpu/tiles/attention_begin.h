@@ -191,6 +191,35 @@ GPU_FN void ListDecodes(const AttentionListSpec& s, int requests, int tokens, in
   if (T::rank() == 0) *s.list.join_count = joins_before;
 }
 
+// The same of one token alone, as most steps of one request have, by a wave: all that counts others
+// would be waited for.
+GPU_FN void ListOneToken(const AttentionListSpec& s) {
+  const KeyRange keys = KeysOf(s, 0, 0, 1);
+  const int tiles = KeyTiles(keys), cached = s.seq_lens[0] - 1, lanes = s.list.lanes;
+  const int even = (tiles + lanes - 1) / lanes;
+  const int lane_tiles =
+      tiles <= s.whole_tiles
+          ? s.whole_tiles
+          : ::gpu::max(s.least_tiles, (even + s.lane_step - 1) / s.lane_step * s.lane_step);
+  const int parts = (tiles + lane_tiles - 1) / lane_tiles;
+  const bool is_long = keys.last - keys.first > static_cast<int64_t>(s.long_keys) * parts;
+  for (int p = ::gpu::lane(); p <= lanes; p += ::gpu::kWave) {
+    s.list.lane_begin[p] = ::gpu::min(p, parts);
+    if (p >= parts) continue;
+    DecodeItem it;
+    it.token = it.request = 0;
+    it.first = keys.first + p * lane_tiles * kTileKeys;
+    it.last = ::gpu::min(keys.last, it.first + lane_tiles * kTileKeys);
+    it.part = it.lane = p;
+    it.parts = parts;
+    it.cached = is_long ? ~cached : cached;
+    s.list.items[p] = s.list.lane_first[p] = it;
+  }
+  if (::gpu::lane() != 0) return;
+  if (parts > 1) s.list.joins[0] = {0, 0, parts, 0};
+  *s.list.join_count = parts > 1 ? 1 : 0;
+}
+
 // Requests of many tokens. Which of equally costly tiles goes first does not matter.
 GPU_FN void ListTiles(const AttentionListSpec& s, int requests, int tokens, int* scratch) {
   int* classes = scratch + ::gpu::waves();  // [kCostClasses + 1]
@@ -261,7 +290,9 @@ GPU_FN void AttentionBegin(const AttentionBeginArgs& a) {
   }
   if (s.list.items == nullptr) return;  // counters alone
   const int requests = a.header->requests, tokens = a.header->tokens;
-  if (requests > ::gpu::kWave) {
+  if (requests == 1 && tokens == 1 && s.decode_tokens > 0) {
+    if (::gpu::wave() == 0) ListOneToken(s);
+  } else if (requests > ::gpu::kWave) {
     ListDecodes<false>(s, requests, tokens, scratch);
   } else if (::gpu::wave() == 0) {
     ListDecodes<true>(s, requests, tokens, scratch);

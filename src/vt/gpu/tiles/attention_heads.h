@@ -74,6 +74,21 @@ struct AttentionRows {
     }
   }
 
+  // What the wave's next rounds of keys take, while there is nothing else to do.
+  GPU_FN void BringNear(const DecodeItem& it, int last, const int32_t* table, int tiles) {
+    constexpr int kRounds = 3;
+    const int stop = ::gpu::min(tiles, kRounds * ::gpu::waves());
+#pragma unroll 1
+    for (int tile = ::gpu::wave() + ::gpu::waves(); tile < stop; tile += ::gpu::waves()) {
+      Find(it, last, table, tile);
+#pragma unroll
+      for (int i = 0; i < kDepth; ++i) {
+        ::gpu::prefetch(key_base + RowOffset(rows[i], row_bytes));
+        ::gpu::prefetch(value_base + RowOffset(rows[i], row_bytes));
+      }
+    }
+  }
+
   GPU_FN bool Writes() const { return args.write.slots != nullptr; }
 
   GPU_FN void AskForQuery(const DecodeItem& it, Eight (&e)[kRows]) const {
@@ -192,7 +207,10 @@ struct AttentionRows {
     const HeadMaker<kLanes> maker(args.write, args.write.q_norm, args.write.q_table, position,
                                   Writes());
     HeadMaker<kLanes> key_maker(args.write, args.write.k_norm, args.write.k_table, last, makes);
-    if (first && early) Wait();
+    if (first && early) {
+      BringNear(it, last, table, tiles);
+      Wait();
+    }
     Eight asked[kRows];
     AskForQuery(it, asked);
     const int new_row = it.token + last - position;

@@ -18,12 +18,19 @@ GPU_FN void SkinnyLinear(const SkinnyArgs& a) {
   using B = typename Mma::B;
   using C = typename Mma::C;
   constexpr int kColumns = kTiles * Mma::kN;
-  // Steps of k whose weights are under way, and whose activations are: registers for weights are 32
-  // or 16 of a lane of CUDA or CDNA, 64 or 32 of RDNA.
+  // Steps of k whose weights are under way, and whose activations are: registers for weights are 48
+  // or 16 of a lane of CUDA, 32 or 16 of CDNA, 64 or 32 of RDNA. Behind a sandwich's weights stand
+  // its rows, which all is waiting for: more of them would make it slower.
   constexpr bool kPlainMath = sizeof(T) == 4;  // for checking: the registers hold a step at a time
-  constexpr int kDepth =
-      kPlainMath ? 1 : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4 : 8) / kTiles;
-  constexpr int kBatch = kPlainMath || kTokens > 1 ? 1 : kStaged ? 2 : 4;
+  constexpr bool kDeep =
+      kTokens == 1 && ::gpu::kWave == 32 && sizeof(B) == 16 && kInput != LinearInput::kNormAddNorm;
+  constexpr int kDepth = kPlainMath ? 1
+                                    : (kTokens > 2 || (kTokens == 1 && sizeof(B) > 32) ? 4
+                                       : kDeep                                         ? 12
+                                                                                       : 8) /
+                                          kTiles;
+  constexpr int kBatch = kPlainMath || kTokens > 1 ? 1 : kStaged || kTiles > 1 ? 2 : 4;
+  static_assert(kDepth % kBatch == 0);
   // Sums that do not wait for one another, of even and odd steps (of all four of a narrow wave).
   constexpr int kChains = kPlainMath || kTokens > 1 ? 1 : kTiles > 1 ? 2 : 4;
 

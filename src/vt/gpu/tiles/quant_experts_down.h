@@ -39,20 +39,19 @@ GPU_FN void ExpertsDown(const QuantExpertArgs& e) {
   const bool shared = choice == e.chosen;
   ::gpu::launch_dependents();
   ::gpu::wait_predecessor();
-  if (token >= CountOf(a.header, a.count)) return;
-
-  const int pair = token * e.chosen + choice;
+  const int count = CountOf(a.header, a.count), pair = token * e.chosen + choice;
   const int id = shared ? 0 : e.ids[pair];
   const bool valid = id >= 0 && id < e.experts;
-  const float weight = !valid   ? 0
-                       : shared ? LoadAt(AddressOf(e.gate, e.gate_type, token, 0), e.gate_type)
-                                : e.weights[pair];
+  const float asked =
+      shared ? LoadAt(AddressOf(e.gate, e.gate_type, token, 0), e.gate_type) : e.weights[pair];
+  const float weight = valid ? asked : 0;
   // What this thread's output is added to, asked for beside the weights.
   const int mine = first + ::gpu::thread();
   const bool writes = ::gpu::thread() < rows_of_block && mine < a.segments[0].w.rows;
   float added = 0;
   if (writes && a.residual.base != nullptr)
     added = LoadAt(AddressOf(a.residual, a.residual_type, token, mine), a.residual_type);
+  if (token >= count) return;  // here: nothing above need wait for the count
 
   const QuantRows x = {shared ? e.shared.codes : a.x.codes, shared ? e.shared.sums : a.x.sums,
                        shared ? e.shared.most_rows : a.x.most_rows,

@@ -227,11 +227,12 @@ class QuantGemv {
   GPU_FN void RunExpertsUp(const QuantExpertUpArgs& u) {
     const QuantExpertArgs& e = u.experts;
     ::gpu::launch_dependents();
-    ::gpu::wait_predecessor();
+    // What needs no memory comes before the wait: arguments too are far away at first.
     const int choices = e.chosen + (u.shared_y.codes != nullptr ? 1 : 0);
     int token = ::gpu::block_y() / choices;
     const int j = ::gpu::block_y() - token * choices;
     if (token >= u.tokens) {  // a block a token that writes the choice
+      ::gpu::wait_predecessor();
       token = ::gpu::block_y() - u.tokens * choices;
       if (::gpu::block() == 0 && ::gpu::wave() == 0 && token < CountOf(a_.header, a_.count))
         ChooseInLanes<kRouterUpLane>(u.here.router, u.here.logits + token * u.here.router.experts,
@@ -240,18 +241,20 @@ class QuantGemv {
     }
     const bool shared = j == e.chosen;
     const QuantRows y = Either(shared, u.shared_y, u.y);
-    if (token >= CountOf(a_.header, a_.count) || ::gpu::block() >= y.blocks) return;
-    const int pair = token * e.chosen + j;
+    if (::gpu::block() >= y.blocks) return;
+    const int pair = token * e.chosen + j, first = ::gpu::block() * 32;
+    Item item{first + ::gpu::wave(), shared ? 2 : 0};
+    ::gpu::wait_predecessor();
+    const int count = CountOf(a_.header, a_.count);
     int id = 0;
     if (!shared && u.here.logits != nullptr) {
       id = ChooseHere(u.here, token, j, reinterpret_cast<int*>(partial() + 32));
     } else if (!shared) {
       id = e.ids[pair];
     }
-    const int first = ::gpu::block() * 32;
+    if (token >= count) return;  // here: the choice need not wait for the count
     if (id >= 0 && id < e.experts) {
       const int64_t moved = id * e.expert_bytes;
-      Item item{first + ::gpu::wave(), shared ? 2 : 0};
       const auto seek = [&](int unit) { Seek(item.segment, unit, moved, a_.x.blocks); };
       seek(item.unit);
       Load(item, 0);

@@ -150,15 +150,29 @@ template <int kLane>
 GPU_FN int FindOf(const RouterArgs& a, const float* logits, int j) {
   using Held = HeldRanks<kLane>;
   float ranks[kLane];
+  const auto expert = [&](int i) { return ::gpu::min(Held::At(i), a.experts - 1); };
 #pragma unroll
-  for (int i = 0; i < kLane; ++i) {
-    const int e = ::gpu::min(Held::At(i), a.experts - 1);
-    const float logit = ::gpu::load_volatile(logits + e);
-    const float bias = a.bias != nullptr ? a.bias[e] : 0;
-    ranks[i] = NumberOf(RanksByLogit(a) ? logit : ScoreOf(a, logit) + bias);
+  for (int i = 0; i < kLane; ++i) ranks[i] = ::gpu::load_volatile(logits + expert(i));
+  if (!RanksByLogit(a)) {
+    float bias[kLane] = {};
+    if (a.bias != nullptr) {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) bias[i] = a.bias[expert(i)];
+    }
+    // A loop over registers, whose values move on: what is rare is short.
+#pragma unroll 1
+    for (int n = 0; n < kLane; ++n) {
+      const float rank = ScoreOf(a, ranks[0]) + bias[0];
+#pragma unroll
+      for (int i = 1; i < kLane; ++i) {
+        ranks[i - 1] = ranks[i];
+        bias[i - 1] = bias[i];
+      }
+      ranks[kLane - 1] = rank;
+    }
   }
   Held held;
-  held.Set([&](int i, int) { return ranks[i]; }, a.experts);
+  held.Set([&](int i, int) { return NumberOf(ranks[i]); }, a.experts);
   int e = a.experts;
 #pragma unroll 1
   for (int i = 0; i <= j; ++i) e = held.Take(a.experts);
