@@ -163,8 +163,10 @@ struct HeadLinearTile {
     if (tile >= a.column_tiles) return Rotate();
     if constexpr (kMany) {
       RunMany();
+    } else if (a.direct != 0) {
+      RunFew<true>();
     } else {
-      RunFew();
+      RunFew<false>();
     }
   }
 
@@ -198,11 +200,12 @@ struct HeadLinearTile {
     }
   }
   // Rows past the last are copies of it, or what another step left: nobody reads what they give.
+  // kDirect: as a.direct. What may be in either memory would be read by slower instructions.
+  template <bool kDirect>
   GPU_FN void RunFew() {
-    if (a.direct == 0) Stage();
+    if (!kDirect) Stage();
     const typename M::ARows rows = M::rows_of_a([&](int row) -> const T* {
-      return a.direct != 0 ? X(::gpu::min(first_token + row, a.most_tokens - 1))
-                           : staged + row * pitch;
+      return kDirect ? X(::gpu::min(first_token + row, a.most_tokens - 1)) : staged + row * pitch;
     });
     typename M::C c[kTiles];
 #pragma unroll
