@@ -30,7 +30,7 @@ CACHE_INSTRUCTIONS = {
     "rdna4": [(0xFFFFFF00, 0xEE0AC000, 12), (0xFFFFFF00, 0xEE0B0000, 12), (0xFFFFFF00, 0xEE13C000, 12)],  # global_*
     "cdna": [(0xFFFC0000, word << 16, 8) for word in (0xE0A0, 0xE0A4, 0xE0F8, 0xE0FC)],  # buffer_wbl2, inv, wbinvl1
 }
-UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS, MULTIPLY_24, HIGH_REGISTERS, PRODUCT_F16 = range(15)  # of amd_emulator_loop.c
+UNKNOWN, RUN, SKIP, BARRIER, COPY_FIRST, EXCHANGE_ROWS, ZERO_FIRST, LOW_HALF, HIGH_HALF, ATOMIC, NEGATE, ACCUMULATORS, MULTIPLY_24, HIGH_REGISTERS, PRODUCT_F16, GET_PC, SET_PC = range(17)  # of amd_emulator_loop.c
 ATOMICS = {"ADD": 0, "ADD_U32": 0, "MAX_I32": 1, "SMAX": 1, "MAX_U32": 2, "UMAX": 2}
 ALL_ENDED, NEEDS_INSTRUCTION, TOO_LONG, FAULT = range(4)
 MOST_INSTRUCTIONS = 200_000_000  # of one launch
@@ -197,6 +197,10 @@ class Instructions:
         barrier = op is not None and (op in emu._BARRIER_OPS or op in emu._BARRIER_SOP1_OPS)
         i.kind = BARRIER if barrier else RUN
         name = type(inst).__name__
+        if getattr(op, "name", "") in ("S_GETPC_B64", "S_SETPC_B64"):  # how code jumps far
+            i.to, i.source = first >> 16 & 0x7F, first & 0xFF
+            i.kind = GET_PC if "GET" in op.name else SET_PC
+            return i, None
         if getattr(op, "name", "").startswith("V_PERMLANEX16"):
             second, literal = struct.unpack_from("<II", raw, 4)
             i.to, i.source = first & 0xFF, second & 0xFF

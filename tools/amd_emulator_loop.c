@@ -17,9 +17,9 @@
    store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. kMultiply24: a product of 24 bits, of which it
    takes 32, and a sum: done here. kHighRegisters: operands from register 128 on (`low`, `high`, 0: none, and `to`) that the
    function finds in three others, from `from` on; with `count` the sign is turned as for kNegate. kProductF16: a product of matrices of halves, of which it takes those that are
-   no normal numbers for 0: done here. */
+   no normal numbers for 0: done here. kGetPc, kSetPc: s_getpc_b64 and s_setpc_b64, done here. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic,
-       kNegate, kAccumulators, kMultiply24, kHighRegisters, kProductF16 };
+       kNegate, kAccumulators, kMultiply24, kHighRegisters, kProductF16, kGetPc, kSetPc };
 enum { kAdd, kMaxSigned, kMaxUnsigned }; /* `count` of kAtomic */
 enum { kAllEnded, kNeedsInstruction, kTooLong, kFault };
 /* In a wave's scalar registers: the program counter, bytes of private memory a lane, and how many there are. */
@@ -167,7 +167,15 @@ static int run_waves(struct block* b) {
         if (i->kind == kAtomic) atomic(i, scalar, vector);
         if (i->kind == kMultiply24) multiply_24(i, scalar, vector);
         if (i->kind == kProductF16) product_f16(i, scalar, vector, (uint32_t*)w->buffers[5]);
-        if (i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic || i->kind == kMultiply24 ||
+        if (i->kind == kSetPc) {
+          memmove(scalar + kPc, scalar + i->from, 8);
+          continue;
+        }
+        if (i->kind == kGetPc) {
+          const uint64_t behind = pc + i->bytes;
+          memcpy(scalar + i->to, &behind, 8);
+        }
+        if (i->kind == kGetPc || i->kind == kSkip || i->kind == kExchangeRows || i->kind == kAtomic || i->kind == kMultiply24 ||
             i->kind == kProductF16) {
           const uint64_t next = pc + i->bytes;
           scalar[kPc] = (uint32_t)next;
