@@ -243,16 +243,22 @@ class Instructions:
             return i, None
         if "_U24" in getattr(op, "name", "") or "_I24" in getattr(op, "name", ""):
             parts = op.name.replace("_E32", "").replace("_E64", "").split("_")  # V MUL U32 U24, V MAD I32 I24
+            selects = 6 | 6 << 3  # of both operands: 6 is all of it, 4 and 5 a half, 0 to 3 a byte
             if name.startswith("VOP2") and "_" not in name.removesuffix("_LIT") and parts[1] == "MUL" and parts[2] != "HI":
                 i.to, i.source, i.low, i.high = first >> 17 & 0xFF, first & 0x1FF, 256 + (first >> 9 & 0xFF), 128
             elif name.startswith("VOP3") and "_" not in name.removesuffix("_LIT") and parts[1:3] != ["MUL", "HI"]:
                 second, = struct.unpack_from("<I", raw, 4)
                 i.to, i.source, i.low = first & 0xFF, second & 0x1FF, second >> 9 & 0x1FF
                 i.high = second >> 18 & 0x1FF if parts[1] == "MAD" else 128
+            elif name == "VOP2_SDWA" and parts[1] == "MUL" and parts[2] != "HI" and raw[5] == 6 and not (raw[6] | raw[7]) & 0x78:
+                i.to, i.high = first >> 17 & 0xFF, 128
+                i.source = raw[4] if raw[6] >> 7 else 256 + raw[4]
+                i.low = (first >> 9 & 0xFF) + (0 if raw[7] >> 7 else 256)
+                selects = raw[6] & 7 | (raw[7] & 7) << 3
             else:
                 raise RuntimeError(f"{inst!r}: a product of 24 bits in a form that is not known here")
             i.literal = struct.unpack_from("<I", raw, i.bytes - 4)[0]
-            i.kind, i.count = MULTIPLY_24, parts[-1] == "I24"
+            i.kind, i.count = MULTIPLY_24, (parts[-1] == "I24") | selects << 1
             return i, None
         # On CDNA it takes registers from 128 on for upper halves, as RDNA 3 names them, where an operand has 16 bits.
         form = name.partition("_")[0]

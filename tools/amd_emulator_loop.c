@@ -15,7 +15,7 @@
    into the low half and clears the other. kAtomic: one on global memory that returns the old value, which the emulator
    keeps to itself but for RDNA 3: done here. kNegate: a conversion of -x, of which it does not see the sign. kAccumulators: a
    store to shared memory from `count` accumulators, which it takes for registers: they are copied to some, from `to` on. kMultiply24: a product of 24 bits, of which it
-   takes 32, and a sum: done here. kHighRegisters: operands from register 128 on (`low`, `high`, 0: none, and `to`) that the
+   takes 32, and a sum: done here. Bits of `count`: signed; which part of either operand. kHighRegisters: operands from register 128 on (`low`, `high`, 0: none, and `to`) that the
    function finds in three others, from `from` on; with `count` the sign is turned as for kNegate. kProductF16: a product of matrices of halves, of which it takes those that are
    no normal numbers for 0: done here. kGetPc, kSetPc: s_getpc_b64 and s_setpc_b64, done here. */
 enum { kUnknown, kRun, kSkip, kBarrier, kCopyFirst, kExchangeRows, kZeroFirst, kLowHalf, kHighHalf, kAtomic,
@@ -81,11 +81,16 @@ static uint32_t operand(const struct instruction* i, uint32_t number, const uint
                         uint32_t lane) {
   return number >= 256 ? vector[(number - 256) * i->lanes + lane] : number == 255 ? i->literal : scalar[number];
 }
+/* What of an operand counts: all of it (6), a half (4, 5) or a byte (0 .. 3). */
+static uint32_t selected(uint32_t value, uint32_t select) {
+  return select == 6 ? value : select >= 4 ? value >> (select - 4) * 16 & 0xFFFF : value >> select * 8 & 0xFF;
+}
 static void multiply_24(const struct instruction* i, const uint32_t* scalar, uint32_t* vector) {
   for (uint32_t lane = 0; lane < i->lanes; ++lane) {
     if (!(scalar[126 + lane / 32] >> lane % 32 & 1)) continue;
-    const uint32_t a = operand(i, i->from, scalar, vector, lane) << 8, b = operand(i, i->low, scalar, vector, lane) << 8;
-    const uint32_t product = i->count ? (uint32_t)((int64_t)((int32_t)a >> 8) * ((int32_t)b >> 8)) : (a >> 8) * (b >> 8);
+    const uint32_t a = selected(operand(i, i->from, scalar, vector, lane), i->count >> 1 & 7) << 8;
+    const uint32_t b = selected(operand(i, i->low, scalar, vector, lane), i->count >> 4 & 7) << 8;
+    const uint32_t product = i->count & 1 ? (uint32_t)((int64_t)((int32_t)a >> 8) * ((int32_t)b >> 8)) : (a >> 8) * (b >> 8);
     vector[i->to * i->lanes + lane] = product + operand(i, i->high, scalar, vector, lane);
   }
 }
