@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "vllm/server/tool_call_scanner.h"
+#include "vllm/server/marked_calls.h"
 
 namespace vllm::server {
 namespace {
@@ -13,17 +13,11 @@ constexpr std::string_view kPythonTag = "<|python_tag|>";
 
 // Hermes and Llama 3, character by character: text, a mark that may be beginning, a call, what
 // follows a call. They differ in the marks and in what makes a call.
-class Parser : public ToolParser {
+class Parser : public MarkedCallParser {
  public:
   Parser(ToolFormat format, std::vector<std::string> names)
       : hermes_(format == ToolFormat::kHermes), names_(std::move(names)) {
     open_ = hermes_ ? kHermesOpen : kPythonTag;
-  }
-
-  ToolOutput Push(std::string_view text) override {
-    ToolOutput out;
-    for (const char c : text) Step(c, out);
-    return out;
   }
 
   ToolOutput Finish() override {
@@ -31,22 +25,17 @@ class Parser : public ToolParser {
     if (state_ == State::kCall && !announced_) {
       Content(raw_, out);
     } else if (state_ == State::kText) {
-      const bool blank = std::all_of(held_.begin(), held_.end(), IsSpace);
-      // Trailing white space is the text's own where there was no call.
-      if (!(blank && calls_ > 0)) Content(held_, out);
+      FinishText(out);
     }  // behind a call: the beginning of a mark that was cut off says nothing
     held_.clear();
     raw_.clear();
     return out;
   }
 
-  int calls() const override { return calls_; }
-  bool cut() const override { return cut_; }
-
  private:
   enum class State { kText, kCall, kAfter };
 
-  void Step(char c, ToolOutput& out) {
+  void Step(char c, ToolOutput& out) override {
     switch (state_) {
       case State::kText:
         return Text(c, out);
@@ -57,31 +46,18 @@ class Parser : public ToolParser {
     }
   }
 
-  // Holds back white space and what may become a mark.
   void Text(char c, ToolOutput& out) {
     if (!hermes_ && !wrote_ && c == '{' && std::all_of(held_.begin(), held_.end(), IsSpace)) {
       Begin(held_);
       return Call(c, out);
     }
-    held_ += c;
-    const size_t mark = held_.find_first_not_of(" \n\t\r");
-    if (mark == std::string::npos) return;
-    const std::string_view rest = std::string_view(held_).substr(mark);
-    if (rest == open_) return Begin(held_);
-    if (open_.substr(0, rest.size()) == rest) return;
-    // The held text is white space, then a mark that did not come; a new one may begin in it.
-    std::string text = std::move(held_);
-    held_.clear();
-    Content(text.substr(0, mark + 1), out);
-    for (const char d : text.substr(mark + 1)) Text(d, out);
+    if (Hold(c, open_, out)) Begin(held_);
   }
 
   void Begin(std::string so_far) {
     raw_ = std::move(so_far);
     held_.clear();
-    scanner_.emplace();
-    announced_ = false;
-    sent_ = 0;
+    Scan();
     state_ = State::kCall;
   }
 
@@ -103,26 +79,12 @@ class Parser : public ToolParser {
       state_ = State::kText;
       return Content(text, out);
     }
-    if (scanner_->has_name() && scanner_->arguments_open()) Announce(out);
+    Announce(out);
     if (s == ToolCallScanner::State::kDone) {
       state_ = State::kAfter;
       cut_ = false;
       raw_.clear();
     }
-  }
-
-  void Announce(ToolOutput& out) {
-    if (!announced_) {
-      announced_ = cut_ = true;
-      out.calls.push_back({calls_++, scanner_->name(), ""});
-    }
-    const std::string_view fresh = std::string_view(scanner_->arguments()).substr(sent_);
-    if (fresh.empty()) return;
-    sent_ += fresh.size();
-    if (out.calls.empty() || out.calls.back().index != calls_ - 1) {
-      out.calls.push_back({calls_ - 1, "", ""});
-    }
-    out.calls.back().arguments += fresh;
   }
 
   // The closing mark, or the next call's beginning.
@@ -153,7 +115,7 @@ class Parser : public ToolParser {
     for (const char d : text) Text(d, out);
   }
 
-  void Content(std::string_view text, ToolOutput& out) {
+  void Content(std::string_view text, ToolOutput& out) override {
     if (text.empty()) return;
     wrote_ = true;
     out.content += text;
@@ -163,14 +125,7 @@ class Parser : public ToolParser {
   std::vector<std::string> names_;
   std::string_view open_;
   State state_ = State::kText;
-  std::string held_;  // white space and the beginning of a mark
-  std::string raw_;   // the call so far with its mark, as long as it may be none
-  std::optional<ToolCallScanner> scanner_;
-  bool announced_ = false;
-  bool cut_ = false;    // the last announced call is not whole
   bool wrote_ = false;  // content was given out
-  size_t sent_ = 0;     // bytes of the arguments
-  int calls_ = 0;
 };
 
 }  // namespace
