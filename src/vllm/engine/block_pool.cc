@@ -9,6 +9,10 @@ namespace {
 // and never confuses them, since nodes are not used twice.
 constexpr size_t kMaxRoots = 65536;
 
+// One in so many blocks may be behind a window while others' content goes: a long prompt leaves
+// many there, of which few are ever found.
+constexpr int64_t kFewBehind = 4;
+
 }  // namespace
 
 BlockPool::BlockPool(int64_t blocks, int64_t block_size, bool caching)
@@ -49,18 +53,28 @@ BlockPool::Key BlockPool::MakeKey(PrefixNode parent, std::span<const int32_t> to
 
 void BlockPool::Link(int32_t block, bool at_front) {
   Info& i = info(block);
-  i.previous = at_front ? -1 : last_;
-  i.next = at_front ? first_ : -1;
-  (i.previous >= 0 ? info(i.previous).next : first_) = block;
-  (i.next >= 0 ? info(i.next).previous : last_) = block;
-  ++free_;
+  List& list = ListOf(block);
+  i.previous = at_front ? -1 : list.last;
+  i.next = at_front ? list.first : -1;
+  (i.previous >= 0 ? info(i.previous).next : list.first) = block;
+  (i.next >= 0 ? info(i.next).previous : list.last) = block;
+  ++list.count;
 }
 
 void BlockPool::Unlink(int32_t block) {
   const Info& i = info(block);
-  (i.previous >= 0 ? info(i.previous).next : first_) = i.next;
-  (i.next >= 0 ? info(i.next).previous : last_) = i.previous;
-  --free_;
+  List& list = ListOf(block);
+  (i.previous >= 0 ? info(i.previous).next : list.first) = i.next;
+  (i.next >= 0 ? info(i.next).previous : list.last) = i.previous;
+  --list.count;
+}
+
+// The free block that is used next. REQUIRES: there is one.
+int32_t BlockPool::Next() const {
+  const List& others = free_[0];
+  const bool empty = others.count > 0 && info(others.first).node == 0;
+  const bool many = free_[1].count * kFewBehind > blocks();
+  return empty || (others.count > 0 && !many) ? others.first : free_[1].first;
 }
 
 void BlockPool::Hold(int32_t block) {
@@ -68,9 +82,9 @@ void BlockPool::Hold(int32_t block) {
 }
 
 bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {
-  if (count > free_) return false;
+  if (count > free_blocks()) return false;
   for (int64_t n = 0; n < count; ++n) {
-    const int32_t block = first_;
+    const int32_t block = Next();
     Hold(block);
     Info& i = info(block);
     if (i.node != 0) {
@@ -90,9 +104,11 @@ void BlockPool::Release(std::vector<int32_t>& table, int64_t keep) {
   }
 }
 
-void BlockPool::Release(int32_t block) {
+void BlockPool::Release(int32_t block, bool behind) {
   Info& i = info(block);
-  if (--i.holds == 0) Link(block, i.node == 0);
+  if (--i.holds > 0) return;
+  i.behind = behind && i.node != 0;
+  Link(block, i.node == 0);
 }
 
 int32_t BlockPool::FindOne(PrefixNode parent, std::span<const int32_t> tokens) {

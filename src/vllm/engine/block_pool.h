@@ -3,7 +3,8 @@
 // Block ids index every layer's state buffer of every group that the pool is for. A full block
 // whose tokens are known can be published: later requests with the same prefix then share it. A
 // published block that nobody holds stays cached until its memory is needed; the least recently
-// used goes first, and blocks without content go before any cached one.
+// used goes first, and blocks without content go before any cached one. Those that a window has
+// left behind go before the others while they are more than a quarter of all blocks.
 //
 // Published content is a node of a tree: (parent node, tokens of the block). Nodes are found by
 // hash and compared token by token, so two prefixes can never be taken for each other. A root
@@ -38,8 +39,8 @@ class BlockPool {
   // Gives back one hold on each block behind the first `keep`, which the table keeps. The last
   // block is forgotten first, so that a prefix outlives its continuations.
   void Release(std::vector<int32_t>& table, int64_t keep = 0);
-  // Gives back one hold on a block.
-  void Release(int32_t block);
+  // Gives back one hold on a block. `behind`: a window has left it.
+  void Release(int32_t block, bool behind = false);
 
   struct Match {
     int64_t blocks = 0;
@@ -51,7 +52,7 @@ class BlockPool {
   int32_t FindOne(PrefixNode parent, std::span<const int32_t> tokens);
   // Says that a held block contains keys and values of exactly these tokens after `parent`. Returns
   // the content's node; when the same content is published already, that one's. REQUIRES:
-  // tokens.size() == block_size.
+  // tokens.size() <= block_size, and no content of fewer tokens begins another one's.
   PrefixNode Publish(PrefixNode parent, std::span<const int32_t> tokens, int32_t block);
   // Of a published block; else 0.
   PrefixNode NodeOf(int32_t block) const { return info(block).node; }
@@ -60,14 +61,15 @@ class BlockPool {
 
   int64_t blocks() const { return static_cast<int64_t>(info_.size()); }
   int64_t block_size() const { return block_size_; }
-  int64_t free_blocks() const { return free_; }  // cached ones that nobody holds included
+  int64_t free_blocks() const { return free_[0].count + free_[1].count; }  // cached ones included
   int64_t cached_blocks() const { return static_cast<int64_t>(index_.size()); }
   bool caching() const { return caching_; }
 
  private:
   struct Info {
     int32_t holds = 0;
-    int32_t previous = -1, next = -1;  // in the list of free blocks
+    int32_t previous = -1, next = -1;  // in its list of free blocks
+    bool behind = false;               // of two, which
     PrefixNode node = 0, parent = 0;
     size_t hash = 0;
   };
@@ -95,6 +97,13 @@ class BlockPool {
   std::span<int32_t> TokensOf(int32_t block);
   bool Holds(int32_t block, const Key& key) const;
   Key MakeKey(PrefixNode parent, std::span<const int32_t> tokens) const;
+  // Free blocks, in the order in which they will be used.
+  struct List {
+    int32_t first = -1, last = -1;
+    int64_t count = 0;
+  };
+  List& ListOf(int32_t block) { return free_[info(block).behind ? 1 : 0]; }
+  int32_t Next() const;
   void Link(int32_t block, bool at_front);
   void Unlink(int32_t block);
   void Hold(int32_t block);
@@ -102,9 +111,8 @@ class BlockPool {
   int64_t block_size_;
   bool caching_;
   std::vector<Info> info_;
-  std::vector<int32_t> tokens_;     // [block, block_size], of published blocks
-  int32_t first_ = -1, last_ = -1;  // free blocks, in the order in which they will be used
-  int64_t free_ = 0;
+  std::vector<int32_t> tokens_;  // [block, block_size], of published blocks
+  List free_[2];                 // the second: content that a window has left behind
   PrefixNode next_node_ = 1;
   std::map<std::string, PrefixNode> roots_;
   std::unordered_set<int32_t, Hash, Equal> index_;  // published blocks
