@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "base/strings.h"
 #include "tests/engine_sink.h"
 #include "vllm/engine/engine.h"
 #include "vllm/engine/engine_stats.h"
+#include "vllm/engine/kv_layout.h"
 #include "vllm/engine/llm.h"
 #include "vt/null/null.h"
 
@@ -453,6 +455,18 @@ class CpuWindowTest : public CpuEngineTest, public ::testing::WithParamInterface
           g.layers * llm_->backend().StateBlockBytes(g, llm_->options().block_size);
     }
     ASSERT_GT(window_bytes_, 0);
+    std::vector<int64_t> block_bytes;
+    for (const vt::ir::StateGroup& g : llm_->graph().state_groups)
+      block_bytes.push_back(llm_->backend().StateBlockBytes(g, llm_->options().block_size));
+    layout_ = engine::LayOutKv(llm_->graph().state_groups, block_bytes);
+    const std::set<std::string> paged = {"gemma3", "gemma4", "gpt_oss", "llama4"};
+    EXPECT_EQ(layout_.paged(), paged.contains(GetParam()));
+  }
+  // Of so many blocks, and so many with windows.
+  int64_t Memory(int64_t blocks, int64_t window_blocks) const {
+    if (!layout_.paged()) return blocks * bytes_ + window_blocks * window_bytes_;
+    const int64_t n = layout_.page_blocks;
+    return ((blocks + n - 1) / n + window_blocks) * layout_.page_bytes();
   }
   engine::LoadOptions CpuOptions() const override {
     engine::LoadOptions o = Options("cpu");
@@ -463,6 +477,7 @@ class CpuWindowTest : public CpuEngineTest, public ::testing::WithParamInterface
   }
 
   int64_t bytes_ = 0, window_bytes_ = 0;  // of a block
+  engine::KvLayout layout_;
 };
 
 TEST_P(CpuWindowTest, ALongRequestNeedsNoMoreThanItsWindow) {
@@ -472,11 +487,12 @@ TEST_P(CpuWindowTest, ALongRequestNeedsNoMoreThanItsWindow) {
     options.max_num_seqs = 2;
     // All of one request, and of windows the 12 blocks of 11 tokens and a step's 32, across an
     // edge.
-    options.kv_cache_memory = 64 * bytes_ + 12 * window_bytes_;
+    options.kv_cache_memory = Memory(64, 12);
     Collector sink;
     const auto engine = Load(options, sink);
     ASSERT_NE(engine, nullptr);
     EXPECT_LE(engine->Stats().window_blocks, 12);
+    EXPECT_EQ(engine->Stats().window_blocks == 0, layout_.paged());
     std::mt19937 random(5);
     const std::vector<int32_t> prompt = RandomIds(random, 150, engine->vocabulary());
     for (int turn = 0; turn < 2; ++turn) {
@@ -495,7 +511,7 @@ TEST_P(CpuWindowTest, RequestsWhoseWindowsGrowArePreempted) {
   for (const bool caching : {true, false}) {
     engine::LoadOptions options = CpuOptions();
     options.enable_prefix_caching = caching;
-    options.kv_cache_memory = 64 * bytes_ + 12 * window_bytes_;
+    options.kv_cache_memory = Memory(64, 12);
     Collector sink;
     const auto engine = Load(options, sink);
     ASSERT_NE(engine, nullptr);
@@ -513,9 +529,7 @@ TEST_P(CpuWindowTest, RequestsWhoseWindowsGrowArePreempted) {
   }
 }
 
-TEST_P(CpuWindowTest, MixedRequestsEqualEachAlone) {
-  MixedRequests(50 * bytes_ + 25 * window_bytes_);
-}
+TEST_P(CpuWindowTest, MixedRequestsEqualEachAlone) { MixedRequests(Memory(50, 25)); }
 
 INSTANTIATE_TEST_SUITE_P(Families, CpuWindowTest,
                          ::testing::Values("gemma3", "gemma4", "gpt_oss", "llama4",

@@ -21,6 +21,7 @@ LoopOptions LoopOptionsOf(const LoadedModel& model, const LoadOptions& options) 
   o.scheduler.snapshots = model.snapshots;
   o.scheduler.snapshot_every = options.mamba_block_size;
   o.kv_blocks = model.kv_blocks;
+  o.page_blocks = model.layout.paged() ? model.layout.page_blocks : 0;
   o.window = model.window;
   o.window_blocks = model.window_blocks;
   o.block_size = options.block_size;

@@ -31,14 +31,17 @@ EngineLoop::EngineLoop(StepRunner& runner, OutputSink& sink, const LoopOptions& 
       sink_(sink),
       options_(options),
       // A recurrent model goes on from snapshots alone.
-      pool_(options.kv_blocks, options.block_size,
+      pool_(options.kv_blocks, options.block_size * std::max<int64_t>(options.page_blocks, 1),
             options.prefix_caching &&
                 (!options.scheduler.recurrent || options.scheduler.snapshots > 0)),
-      windows_(options.window, options.window_blocks, options.block_size, pool_.caching()),
+      windows_(options.page_blocks > 0 ? WindowPool(options.window, options.block_size, pool_,
+                                                    options.scheduler.max_model_len)
+                                       : WindowPool(options.window, options.window_blocks,
+                                                    options.block_size, pool_.caching())),
       scheduler_(pool_, windows_, options.scheduler, this) {
   feeds_.reserve(static_cast<size_t>(options.scheduler.max_num_seqs));
   stats_.kv_blocks = options.kv_blocks;
-  stats_.block_size = options.block_size;
+  stats_.block_size = pool_.block_size();
   stats_.window_blocks = windows_.blocks();
   stats_.snapshots = scheduler_.snapshots().count();
   stats_.max_model_len = options.scheduler.max_model_len;

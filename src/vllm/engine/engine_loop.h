@@ -27,6 +27,7 @@ namespace vllm::engine {
 struct LoopOptions {
   SchedulerOptions scheduler;
   int64_t kv_blocks = 0, block_size = 16;
+  int64_t page_blocks = 0;                // where kv_blocks are pages: see KvLayout; else 0
   int64_t window = 0, window_blocks = 0;  // see WindowPool
   bool prefix_caching = true;
   int64_t max_queue_size = 0;     // waiting choices; 0: no limit

@@ -36,10 +36,12 @@ class Histogram {
 struct EngineStats {
   EngineStats();  // with vLLM's bucket bounds
 
-  int64_t running = 0, waiting = 0;           // choices
-  int64_t kv_blocks = 0, kv_blocks_used = 0;  // used: held by requests; cached ones count as free
-  int64_t window_blocks = 0, window_blocks_used = 0;  // of layers with windows
-  int64_t block_size = 0, max_model_len = 0;
+  int64_t running = 0, waiting = 0;  // choices
+  // Blocks, or pages (KvLayout); used: held by requests; cached ones count as free.
+  int64_t kv_blocks = 0, kv_blocks_used = 0;
+  int64_t window_blocks = 0, window_blocks_used = 0;  // of layers with windows, without pages
+  int64_t block_size = 0;                             // tokens of one of kv_blocks
+  int64_t max_model_len = 0;
   int64_t prefix_queries = 0, prefix_hits = 0;  // prompt tokens looked up and found
   // Of recurrent state: how many fit, are kept for later requests or in use, and are in use; hits:
   // requests that went on from one.

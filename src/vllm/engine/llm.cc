@@ -115,30 +115,30 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
   std::vector<StepRow> rows;
   for (const Chunk& c : chunks) {
     auto& [table, window, slot] = by_hand_[static_cast<size_t>(c.sequence)];
-    const int64_t size = options_.block_size;
-    const int64_t count = (c.start + static_cast<int64_t>(c.tokens.size()) + size - 1) / size;
-    const int64_t blocks = count - static_cast<int64_t>(table.size());
-    if (blocks > 0 && !loop_->pool().Allocate(blocks, table)) {
-      return base::Error{base::Code::kResourceExhausted,
-                         fmt::format("{} KV blocks wanted, {} free: use a shorter context", blocks,
-                                     loop_->pool().free_blocks())};
-    }
-    if (c.start == 0) loop_->windows().Release(window);
-    if (!loop_->windows().Holds(window, c.start)) {
+    BlockPool& pool = loop_->pool();
+    WindowPool& windows = loop_->windows();
+    if (c.start == 0) windows.Release(window);
+    if (!windows.Holds(window, c.start)) {
       return base::Error{base::Code::kInvalidArgument,
                          fmt::format("what a token at position {} sees is behind the windows of "
                                      "later steps and gone: begin at 0",
                                      c.start)};
     }
-    if (!loop_->windows().Grow(window, count)) {
-      loop_->windows().Slide(window, c.start);
-      if (!loop_->windows().Grow(window, count)) {
-        return base::Error{base::Code::kResourceExhausted,
-                           fmt::format("too few KV blocks of windows are free ({}): use fewer "
-                                       "tokens at a time, or a shorter context",
-                                       loop_->windows().free_blocks())};
-      }
+    const int64_t tokens = c.start + static_cast<int64_t>(c.tokens.size());
+    const int64_t count = (tokens + pool.block_size() - 1) / pool.block_size();
+    const int64_t missing = std::max<int64_t>(count - static_cast<int64_t>(table.size()), 0);
+    const auto fits = [&] { return windows.Fit(pool, missing, windows.Missing(window, tokens)); };
+    if (!fits()) windows.Slide(window, c.start);
+    if (!fits()) {
+      const std::string of_windows =
+          windows.blocks() > 0 ? fmt::format(", and {} of windows", windows.free_blocks()) : "";
+      return base::Error{base::Code::kResourceExhausted,
+                         fmt::format("too few KV blocks are free ({}{}): use fewer tokens at a "
+                                     "time, or a shorter context",
+                                     pool.free_blocks(), of_windows)};
     }
+    pool.Allocate(missing, table);
+    windows.Grow(window, tokens);
     if (model_->recurrent() && slot < 0) slot = loop_->scheduler().TakeSlot();
     rows.push_back({.tokens = c.tokens,
                     .start = c.start,

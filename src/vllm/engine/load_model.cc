@@ -360,12 +360,24 @@ base::Result<OpenedModel> BuildGraphs(std::unique_ptr<weights::Checkpoint> check
   return out;
 }
 
+// What sees a window alone and what sees everything may take turns in pages. Snapshots of recurrent
+// state stand behind blocks, not pages.
+KvLayout LayoutOf(const LoadedModel& model, int64_t block_size) {
+  if (model.window == 0 || model.recurrent()) return {};
+  std::vector<int64_t> block_bytes;
+  for (const vt::ir::StateGroup& group : model.graph.state_groups)
+    block_bytes.push_back(model.backend->StateBlockBytes(group, block_size));
+  return LayOutKv(model.graph.state_groups, block_bytes);
+}
+
 // What is known before there are plans.
 MemoryBudget BudgetOf(const LoadedModel& model, const vt::Platform& platform, int64_t weight_bytes,
                       const LoadOptions& options, bool length_asked) {
   MemoryBudget b;
   b.weights = weight_bytes;
   b.window = model.window;
+  b.page = model.layout.page_bytes();
+  b.page_blocks = model.layout.page_blocks;
   for (const vt::ir::StateGroup& group : model.graph.state_groups) {
     const int64_t bytes = group.layers * model.backend->StateBlockBytes(group, options.block_size);
     if (group.name == vt::ir::kMediaGroup) continue;  // counted where plans are
@@ -410,6 +422,17 @@ base::Status SettleSnapshots(LoadOptions& options, const LoadedModel& model) {
   }
   if (every == 0) every = (1024 + step - 1) / step * step;
   return {};
+}
+
+// "3008 tokens", of which layers with windows have their own.
+std::string CacheSize(const LoadedModel& model, int64_t block_size) {
+  if (model.layout.paged()) {
+    return fmt::format("{} pages of {} tokens (of {} in windows)", model.kv_blocks,
+                       model.layout.page_blocks * block_size, block_size);
+  }
+  const std::string windows =
+      model.window == 0 ? "" : fmt::format(" ({} in windows)", model.window_blocks * block_size);
+  return fmt::format("{} tokens{}", model.kv_blocks * block_size, windows);
 }
 
 }  // namespace
@@ -477,6 +500,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   // A window that nobody leaves is none.
   const int64_t window = LongestWindow(model->graph);
   if (!model->encoder && window < options.max_model_len) model->window = window;
+  model->layout = LayoutOf(*model, options.block_size);
   MemoryBudget budget = BudgetOf(*model, platform, laid_out.bytes, options, length_asked);
   if (options.max_num_seqs == 0) options.max_num_seqs = FitSequences(budget, kSequences);
   StepOptions steps = StepsOf(options, model->encoder, vt::UseGraphs(platform, *model->backend));
@@ -521,6 +545,7 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
   }
   if (const base::Status s = CheckSupported(plans, *model->backend); !s)
     return s.error().In(options.model);
+  steps.layout = model->layout;
   steps.kv_blocks = model->kv_blocks = fit->blocks;
   steps.window_blocks = model->window_blocks = fit->window_blocks;
   model->snapshots = fit->snapshots;
@@ -556,13 +581,9 @@ base::Result<std::unique_ptr<LoadedModel>> LoadModel(LoadOptions& options) {
     model->media = std::make_unique<MediaEncoder>(model->config.audio, *std::move(encoder));
   }
   const StepRunner::Memory& m = model->runner->memory();
-  const std::string windows =
-      model->window == 0
-          ? ""
-          : fmt::format(" ({} in windows)", model->window_blocks * options.block_size);
-  model->memory = fmt::format("weights {}, KV cache {} tokens{}, state {}, activations {}",
+  model->memory = fmt::format("weights {}, KV cache {}, state {}, activations {}",
                               base::HumanBytes(static_cast<uint64_t>(m.weights)),
-                              model->kv_blocks * options.block_size, windows,
+                              CacheSize(*model, options.block_size),
                               base::HumanBytes(static_cast<uint64_t>(m.state)),
                               base::HumanBytes(static_cast<uint64_t>(m.arena + m.inputs)));
   if (model->recurrent()) {

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "vllm/engine/class_head.h"
+#include "vllm/engine/kv_layout.h"
 #include "vllm/engine/media.h"
 #include "vllm/engine/options.h"
 #include "vllm/engine/request.h"
@@ -59,7 +60,8 @@ struct LoadedModel {
   ClassHead class_head;     // of `classes`
   std::string description;  // "llama, 30 layers, 134.5 M weights in 91.7 MiB"
   std::string memory;       // "weights 91.7 MiB, KV cache ..."
-  int64_t kv_blocks = 0;
+  KvLayout layout;
+  int64_t kv_blocks = 0;                  // pages, where there are any
   int64_t window = 0, window_blocks = 0;  // the longest window, and blocks of layers with one
   int64_t snapshots = 0;                  // of recurrent state
   int64_t output_rows = 0;                // of a step

@@ -34,30 +34,49 @@ int64_t AtOnce(const MemoryBudget& b, int64_t request) {
   return std::min(request, BlocksOf(b, b.window - 1 + b.step_tokens) + 1);
 }
 
+// Pages of so many blocks of layers without windows.
+int64_t PagesOf(const MemoryBudget& b, int64_t blocks) {
+  return (blocks + b.page_blocks - 1) / b.page_blocks;
+}
+
 // Bytes of a request of so many blocks.
 int64_t CacheOf(const MemoryBudget& b, int64_t request) {
+  if (b.page > 0) return (PagesOf(b, request) + AtOnce(b, request)) * b.page;
   return request * b.block + AtOnce(b, request) * b.window_block;
 }
 
-// Blocks of the longest request that `room` bytes hold. REQUIRES: blocks take room.
+// Blocks of the longest request that `room` bytes hold.
 int64_t LongestRequest(const MemoryBudget& b, int64_t room) {
-  const int64_t asked = BlocksOf(b, b.max_model_len), in_window = AtOnce(b, asked);
-  const int64_t each = b.block + b.window_block;
-  if (room < in_window * each) return std::max<int64_t>(room, 0) / each;
-  return b.block == 0 ? asked : std::min(asked, (room - in_window * b.window_block) / b.block);
+  int64_t fits = 0, more = BlocksOf(b, b.max_model_len) + 1;  // the first that does not
+  while (more - fits > 1) {
+    const int64_t middle = fits + (more - fits) / 2;
+    (CacheOf(b, middle) <= room ? fits : more) = middle;
+  }
+  return fits;
 }
 
-// Of `room` bytes, blocks of layers with windows, where requests have up to so many blocks. Short
-// requests want as many of either kind, and long ones few of these: they get what long ones want,
-// or half of the room, but no more than all sequences can hold, and leave enough for one request.
+// Blocks of layers with windows that all sequences hold together, at most, where requests have up
+// to so many blocks: their windows, the steps in flight, and one sequence's largest need.
+int64_t MostWindowBlocks(const MemoryBudget& b, int64_t request) {
+  const int64_t each = std::min(request, BlocksOf(b, b.window - 1) + 2);
+  return std::max(
+      AtOnce(b, request),
+      std::min(request * b.max_num_seqs, each * b.max_num_seqs + BlocksOf(b, 2 * b.step_tokens)));
+}
+
+// Of `room` bytes, blocks of layers with windows, where there are no pages and requests have up to
+// so many blocks. Short requests want as many of either kind, and long ones few of these: they get
+// what long ones want, or what short ones want but no more than half of the room, and no more than
+// all sequences can hold; and leave enough for one request.
 int64_t WindowBlocks(const MemoryBudget& b, int64_t room, int64_t request) {
   if (b.window_block == 0) return 0;
   const int64_t each = std::min(request, BlocksOf(b, b.window - 1) + 2), least = AtOnce(b, request);
-  const int64_t all = request * b.max_num_seqs;
-  const int64_t most =
-      std::max(least, std::min(all, each * b.max_num_seqs + BlocksOf(b, 2 * b.step_tokens)));
-  const auto windows = static_cast<double>(each * b.window_block);
-  const double part = std::max(0.5, windows / (windows + static_cast<double>(request * b.block)));
+  const int64_t all = request * b.max_num_seqs, most = MostWindowBlocks(b, request);
+  const auto part_of = [&](int64_t windows, int64_t others) {
+    const auto bytes = static_cast<double>(windows * b.window_block);
+    return bytes / (bytes + static_cast<double>(others * b.block));
+  };
+  const double part = std::max(std::min(0.5, part_of(1, 1)), part_of(each, request));
   const auto share = static_cast<int64_t>(static_cast<double>(room) * part);
   // The other layers cannot use more than all requests have.
   const int64_t unused = room - all * b.block, left = room - request * b.block;
@@ -66,7 +85,7 @@ int64_t WindowBlocks(const MemoryBudget& b, int64_t room, int64_t request) {
 
 base::Error Refuse(const MemoryBudget& b, int64_t kv, int64_t room) {
   const int64_t fixed = b.weights + b.activations + b.slots + States(b);
-  const int64_t one_block = b.block + b.window_block;
+  const int64_t one_block = CacheOf(b, 1);
   const int64_t blocks = one_block > 0 ? LongestRequest(b, room) : 0;
   const int64_t each = b.state + b.slots / b.max_num_seqs;
   // Fewer sequences make room for one request's cache.
@@ -112,7 +131,7 @@ int64_t FitSnapshots(const MemoryBudget& b, int64_t room, int64_t spare, int64_t
 base::Result<KvFit> FitKvCache(const MemoryBudget& b) {
   const int64_t fixed = b.weights + b.activations + b.slots + States(b);
   const int64_t per_request = BlocksOf(b, b.max_model_len);
-  const int64_t one = CacheOf(b, per_request), one_block = b.block + b.window_block;
+  const int64_t one = CacheOf(b, per_request), one_block = CacheOf(b, 1);
   int64_t room = Usable(b) - fixed;
   KvFit fit{.max_model_len = b.max_model_len};
   if (one_block == 0) {  // no paged state
@@ -133,11 +152,17 @@ base::Result<KvFit> FitKvCache(const MemoryBudget& b) {
   fit.snapshots = FitSnapshots(b, room, left - room, one);
   if (b.snapshots < 0 && b.kv_asked == 0) room -= fit.snapshots * b.state;
   const int64_t longest = LongestRequest(b, room);
-  fit.window_blocks = WindowBlocks(b, room, std::min(longest, per_request));
+  fit.max_model_len = std::min(b.max_model_len, longest * b.block_size);
+  if (b.page > 0) {
+    const int64_t most =
+        PagesOf(b, per_request) * b.max_num_seqs + MostWindowBlocks(b, per_request);
+    fit.blocks = std::min(most, room / b.page);
+    return fit;
+  }
+  fit.window_blocks = WindowBlocks(b, room, longest);
   fit.blocks = per_request * b.max_num_seqs;
   if (b.block > 0)
     fit.blocks = std::min(fit.blocks, (room - fit.window_blocks * b.window_block) / b.block);
-  fit.max_model_len = std::min(b.max_model_len, longest * b.block_size);
   return fit;
 }
 

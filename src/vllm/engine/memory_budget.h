@@ -15,6 +15,8 @@ struct MemoryBudget {
   int64_t block = 0;  // of a KV block of all layers, but for those with windows
   int64_t block_size = 16;    // tokens
   int64_t window_block = 0;   // of a KV block of all layers with windows
+  int64_t page = 0;           // of a page, which holds either (KvLayout); 0: there are none
+  int64_t page_blocks = 1;    // of layers without windows
   int64_t window = 0;         // the longest of them, in tokens
   int64_t step_tokens = 0;    // of a step
   int64_t free = 0;           // on the device now
@@ -30,7 +32,7 @@ struct MemoryBudget {
 };
 
 struct KvFit {
-  int64_t blocks = 0, window_blocks = 0;
+  int64_t blocks = 0, window_blocks = 0;  // or pages, and none
   int64_t max_model_len = 0;
   int64_t snapshots = 0;
 };

@@ -208,6 +208,45 @@ TEST(FitKvCache, WindowsAlone) {
   EXPECT_EQ(fit->max_model_len, 100);
 }
 
+TEST(FitKvCache, PagesAreNotDivided) {
+  MemoryBudget b = Windows();
+  b.page = 21;  // two blocks, or one with windows
+  b.page_blocks = 2;
+  b.max_num_seqs = 2;
+  // A request has 13 pages of blocks, and 5 with windows.
+  auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->blocks, 28);  // 600 / 21
+  EXPECT_EQ(fit->window_blocks, 0);
+  EXPECT_EQ(fit->max_model_len, 100);
+  b.free = 100000;
+  // All that two can hold: 2 * 13, and 2 + 2 a window, and two steps' 4.
+  EXPECT_EQ(FitKvCache(b)->blocks, 26 + 12);
+  b.free = 1000;
+  b.max_model_len = 1000;
+  EXPECT_EQ(FitKvCache(b)->max_model_len, (28 - 5) * 2 * 4);
+  b.length_asked = true;
+  fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  EXPECT_NE(fit.error().message.find("184 tokens (--max-model-len)"), std::string::npos)
+      << fit.error().message;
+  b.kv_asked = 41;  // less than one page of either
+  fit = FitKvCache(b);
+  ASSERT_FALSE(fit.ok());
+  EXPECT_NE(fit.error().message.find("not even one block"), std::string::npos);
+}
+
+// Where windows are small beside the rest, they get no more blocks than the others.
+TEST(FitKvCache, SmallWindowsTakeNoMoreThanShortRequestsWant) {
+  MemoryBudget b = Windows();
+  b.window_block = 2;
+  b.max_num_seqs = 40;
+  const auto fit = FitKvCache(b);
+  ASSERT_TRUE(fit.ok());
+  EXPECT_EQ(fit->window_blocks, 50);  // 600 / 12
+  EXPECT_EQ(fit->blocks, 50);
+}
+
 TEST(FitKvCache, WhatIsGivenFitsAndHoldsOneRequest) {
   std::mt19937 random(3);
   const auto pick = [&](int64_t low, int64_t high) {
@@ -232,25 +271,35 @@ TEST(FitKvCache, WhatIsGivenFitsAndHoldsOneRequest) {
       b.state = pick(1, 30);
       b.snapshots = pick(-1, 3);
     }
+    if (random() % 3 == 0) {
+      b.page_blocks = pick(1, 6);
+      b.page = std::max(b.page_blocks * b.block, b.window_block) + pick(0, 3);
+    }
     const auto fit = FitKvCache(b);
-    if (!fit || b.block + b.window_block == 0) continue;
+    if (!fit || b.block + b.window_block + b.page == 0) continue;
     ++fitted;
     SCOPED_TRACE(i);
     const int64_t room = b.free - b.weights - b.activations - b.slots - b.state * b.max_num_seqs;
-    EXPECT_LE(
-        fit->blocks * b.block + fit->window_blocks * b.window_block + fit->snapshots * b.state,
-        room);
+    const int64_t blocks = b.page > 0 ? fit->blocks * b.page
+                                      : fit->blocks * b.block + fit->window_blocks * b.window_block;
+    EXPECT_LE(blocks + fit->snapshots * b.state, room);
     EXPECT_GT(fit->max_model_len, 0);
     EXPECT_LE(fit->max_model_len, b.max_model_len);
     if (b.length_asked) {
       EXPECT_EQ(fit->max_model_len, b.max_model_len);
     }
     const int64_t request = (fit->max_model_len + b.block_size - 1) / b.block_size;
-    EXPECT_GE(fit->blocks, request);
-    if (b.window_block == 0) continue;
     // Its window and a step lie across one edge more than they fill.
     const int64_t span = b.window - 1 + b.step_tokens;
-    EXPECT_GE(fit->window_blocks, std::min(request, (span + b.block_size - 1) / b.block_size + 1));
+    const int64_t windows = std::min(request, (span + b.block_size - 1) / b.block_size + 1);
+    if (b.page > 0) {
+      EXPECT_GE(fit->blocks, (request + b.page_blocks - 1) / b.page_blocks + windows);
+      if (testing::Test::HasFailure()) return;
+      continue;
+    }
+    EXPECT_GE(fit->blocks, request);
+    if (b.window_block == 0) continue;
+    EXPECT_GE(fit->window_blocks, windows);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(fitted, 5000);

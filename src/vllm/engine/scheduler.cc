@@ -97,19 +97,22 @@ int64_t Scheduler::BlocksOf(int64_t tokens) const {
   return (tokens + pool_.block_size() - 1) / pool_.block_size();
 }
 
-// Of both pools or of neither: both tables always have as many entries.
+int64_t Scheduler::Missing(const Sequence& s, int64_t tokens) const {
+  return std::max<int64_t>(BlocksOf(tokens) - static_cast<int64_t>(s.blocks.size()), 0);
+}
+
+// In both tables or in neither.
 bool Scheduler::Reserve(Sequence& s, int64_t tokens) {
-  const int64_t count = BlocksOf(tokens);
-  const int64_t wanted = count - static_cast<int64_t>(s.blocks.size());
-  if (wanted > pool_.free_blocks() || !windows_.Grow(s.window, count)) return false;
-  return wanted <= 0 || pool_.Allocate(wanted, s.blocks);
+  const int64_t missing = Missing(s, tokens);
+  return windows_.Fit(pool_, missing, windows_.Missing(s.window, tokens)) &&
+         windows_.Grow(s.window, tokens) && pool_.Allocate(missing, s.blocks);
 }
 
 // Whether what its steps in flight leave behind its window is enough for so many tokens.
 bool Scheduler::WaitsForItself(const Sequence& s, int64_t tokens) const {
-  const int64_t count = BlocksOf(tokens);
-  return s.in_flight > 0 && count - static_cast<int64_t>(s.blocks.size()) <= pool_.free_blocks() &&
-         windows_.GrowsAt(s.window, s.computed, count);
+  return s.in_flight > 0 &&
+         windows_.Fit(pool_, Missing(s, tokens),
+                      windows_.Missing(s.window, tokens) - windows_.Behind(s.window, s.computed));
 }
 
 void Scheduler::ReleaseBlocks(Sequence& s) {
@@ -232,10 +235,9 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     if (!WantsScores(s) && !(s.embeds() && s.means())) FindPrefix(s);
     s.published = static_cast<int64_t>(s.blocks.size());
     s.computed = s.published * pool_.block_size();
-    const int64_t missing = BlocksOf(s.known()) - s.published;
-    const bool scarce = missing > pool_.free_blocks() ||
-                        windows_.Wanted(s.window, s.known(), options_.max_num_batched_tokens) >
-                            windows_.free_blocks();
+    const bool scarce =
+        !windows_.Fit(pool_, Missing(s, s.known()),
+                      windows_.Wanted(s.window, s.known(), options_.max_num_batched_tokens));
     const int64_t count = scarce ? 0 : Affordable(s, step);
     if (count <= 0 || !Reserve(s, s.computed + count)) {
       ReleaseBlocks(s);

@@ -57,7 +57,7 @@ struct Sequence {
   int32_t in_flight = 0;  // steps
   uint64_t step = 0;      // the last one that it was put in
   std::vector<int32_t> blocks;
-  WindowTable window;          // of layers with windows, where they have a pool of their own
+  WindowTable window;          // of layers with windows, where they have blocks of their own
   uint64_t table = 0;          // a name for both since the last admission
   PrefixNode node = 0;         // of the last published block
   int64_t published = 0;       // blocks
@@ -160,6 +160,7 @@ class Scheduler {
   bool WantsScores(const Sequence& s) const;
   int64_t Affordable(const Sequence& s, const ScheduledStep& step) const;
   int64_t BlocksOf(int64_t tokens) const;
+  int64_t Missing(const Sequence& s, int64_t tokens) const;
   bool Reserve(Sequence& s, int64_t tokens);
   bool WaitsForItself(const Sequence& s, int64_t tokens) const;
   bool Continue(Sequence& s, ScheduledStep& step);

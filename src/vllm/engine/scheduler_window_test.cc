@@ -36,16 +36,21 @@ float Hidden(uint64_t text) { return static_cast<float>(text % 1000); }
 struct Shape {
   int64_t block = 4, window = 6, blocks = 64, window_blocks = 16, longest = 128;
   int64_t sequences = 4, step = 16;
+  // Of layers without windows, in a page that holds one of the others instead; 0: there are no
+  // pages, else `blocks` of them.
+  int64_t page = 0;
   int64_t snapshots = -1;  // of recurrent layers; -1: there are none
+  int64_t per_page() const { return std::max<int64_t>(page, 1); }
   bool caching = true, priority = false;
 };
 
-// A cell holds the hash of all tokens up to its own; a token's is made from the cell before it.
+// A cell holds the hash of all tokens up to its own; a token's is made from the cell before it. In
+// pages a block with windows has as many cells of each token as the others have blocks there.
 class Device {
  public:
   explicit Device(const Shape& shape)
       : shape_(shape),
-        cells_(static_cast<size_t>(shape.blocks * shape.block)),
+        cells_(static_cast<size_t>(shape.blocks * shape.per_page() * shape.block)),
         window_cells_(static_cast<size_t>(shape.window_blocks * shape.block)),
         slots_(static_cast<size_t>(shape.sequences)),
         states_(static_cast<size_t>(shape.sequences + std::max<int64_t>(shape.snapshots, 0))),
@@ -69,7 +74,8 @@ class Device {
         const uint64_t before = p == 0 ? 0 : cells_[At(s.blocks, p - 1)];
         const uint64_t now = Mix(before, static_cast<uint64_t>(token));
         cells_[At(s.blocks, p)] = now;
-        if (shape_.window > 0) window_cells_[At(s.window.blocks, p)] = now;
+        for (int64_t layer = 0; layer < shape_.per_page() && shape_.window > 0; ++layer)
+          WindowCell(s.window.blocks, p, layer) = Written(now, layer);
         Look(table, p);
         const bool last = p + 1 == row.start + row.count;
         if (last && shape_.snapshots >= 0) states_[static_cast<size_t>(row.state_write)] = now;
@@ -93,31 +99,42 @@ class Device {
  private:
   struct Table {
     uint64_t name = 0;
-    size_t known = 0;
+    std::array<size_t, 2> known{};
     std::vector<int32_t> blocks, window;
   };
 
   // As StepRunner does: what stands there from the last step is not copied again.
   const Table& Copy(Table& there, const Sequence& s) {
-    if (there.name != s.table) there.known = 0;
+    if (there.name != s.table) there.known = {};
     there.name = s.table;
-    const size_t known = std::exchange(there.known, s.blocks.size());
-    const auto copy = [&](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
+    const auto copy = [](const std::vector<int32_t>& from, size_t& known,
+                         std::vector<int32_t>& to) {
       to.resize(std::max(to.size(), from.size()), 0);
-      for (size_t i = known; i < from.size(); ++i) to[i] = from[i];
+      for (size_t i = std::exchange(known, from.size()); i < from.size(); ++i) to[i] = from[i];
     };
-    copy(s.blocks, there.blocks);
-    if (shape_.window > 0) copy(s.window.blocks, there.window);
+    copy(s.blocks, there.known[0], there.blocks);
+    if (shape_.window > 0) copy(s.window.blocks, there.known[1], there.window);
     return there;
   }
   size_t At(const std::vector<int32_t>& table, int64_t p) const {
-    return static_cast<size_t>(table.at(static_cast<size_t>(p / shape_.block)) * shape_.block +
-                               p % shape_.block);
+    const int64_t size = shape_.block * shape_.per_page();
+    return static_cast<size_t>(table.at(static_cast<size_t>(p / size)) * size + p % size);
+  }
+  uint64_t& WindowCell(const std::vector<int32_t>& table, int64_t p, int64_t layer) {
+    const int64_t entry = table.at(static_cast<size_t>(p / shape_.block));
+    const int64_t block = entry * shape_.per_page() + layer;
+    std::vector<uint64_t>& cells = shape_.page > 0 ? cells_ : window_cells_;
+    return cells.at(static_cast<size_t>(block * shape_.block + p % shape_.block));
+  }
+  static uint64_t Written(uint64_t text, int64_t layer) {
+    return Mix(text, static_cast<uint64_t>(1000 + layer));
   }
   void Look(const Table& table, int64_t position) {
     for (int64_t p = std::max<int64_t>(position - shape_.window + 1, 0); p <= position; ++p) {
-      if (shape_.window > 0 && window_cells_[At(table.window, p)] != cells_[At(table.blocks, p)])
-        ++wrong_;
+      for (int64_t layer = 0; layer < shape_.per_page() && shape_.window > 0; ++layer) {
+        if (WindowCell(table.window, p, layer) != Written(cells_[At(table.blocks, p)], layer))
+          ++wrong_;
+      }
     }
   }
 
@@ -133,8 +150,11 @@ class Device {
 class Bench {
  public:
   explicit Bench(const Shape& shape)
-      : pool(shape.blocks, shape.block, shape.caching),
-        windows(shape.window, shape.window_blocks, shape.block, shape.caching),
+      : shape_(shape),
+        pool(shape.blocks, shape.block * shape.per_page(), shape.caching),
+        windows(shape.page > 0
+                    ? WindowPool(shape.window, shape.block, pool, shape.longest)
+                    : WindowPool(shape.window, shape.window_blocks, shape.block, shape.caching)),
         scheduler(pool, windows,
                   {.max_num_seqs = shape.sequences,
                    .max_num_batched_tokens = shape.step,
@@ -144,7 +164,7 @@ class Bench {
                    .end_ids = {kEnd},
                    .recurrent = shape.snapshots >= 0,
                    .snapshots = std::max<int64_t>(shape.snapshots, 0),
-                   .snapshot_every = 2 * shape.block},
+                   .snapshot_every = 2 * shape.block * shape.per_page()},
                   &quiet_),
         device(shape) {}
 
@@ -165,9 +185,11 @@ class Bench {
     for (const Scheduled& row : step.rows) {
       const Sequence& s = *row.sequence;
       computed += row.count;
-      if (windows.used()) {
-        EXPECT_EQ(s.blocks.size(), s.window.blocks.size());
-      }
+      const auto has = [&](const std::vector<int32_t>& table, int64_t size) {
+        return static_cast<int64_t>(table.size()) * size >= row.start + row.count;
+      };
+      EXPECT_TRUE(has(s.blocks, pool.block_size()));
+      EXPECT_TRUE(!windows.used() || has(s.window.blocks, shape_.block));
     }
     StepResult result = device.Run(step);
     flying_.emplace_back(std::move(step), std::move(result));
@@ -224,6 +246,7 @@ class Bench {
     }
   }
 
+  Shape shape_;
   Quiet quiet_;
   std::deque<std::pair<ScheduledStep, StepResult>> flying_;
 
@@ -247,8 +270,8 @@ std::shared_ptr<Request> Prompt(int64_t length, int32_t first, int64_t answer) {
 }
 
 TEST(SchedulerWindow, RandomRequestsAreThoseOfEachAlone) {
-  int64_t preemptions = 0, hits = 0;
-  for (unsigned seed = 0; seed < 400; ++seed) {
+  std::array<int64_t, 2> preemptions{}, hits{};  // without pages, and in pages
+  for (unsigned seed = 0; seed < 800; ++seed) {
     std::mt19937 random(seed);
     const auto pick = [&](int64_t low, int64_t high) {
       return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
@@ -268,8 +291,14 @@ TEST(SchedulerWindow, RandomRequestsAreThoseOfEachAlone) {
     const int64_t at_once = (shape.window - 1 + shape.step + shape.block - 1) / shape.block + 1;
     shape.blocks = most + pick(0, 2 * most);
     shape.window_blocks = std::min(most, at_once) + pick(0, 1) * pick(0, most);
-    SCOPED_TRACE(testing::Message() << "seed " << seed << " block " << shape.block << " window "
-                                    << shape.window << " step " << shape.step);
+    if (seed >= 400 && shape.window > 0) {
+      shape.page = pick(1, 6);
+      const int64_t pages = (most + shape.page - 1) / shape.page;
+      shape.blocks = pages + std::min(most, at_once) + pick(0, 1) * pick(0, 2 * most);
+    }
+    SCOPED_TRACE(testing::Message()
+                 << "seed " << seed << " block " << shape.block << " window " << shape.window
+                 << " step " << shape.step << " page " << shape.page);
     Bench bench(shape);
     int64_t choices = 0, turns = 0;
     std::vector<int32_t> shared;
@@ -307,41 +336,50 @@ TEST(SchedulerWindow, RandomRequestsAreThoseOfEachAlone) {
     bench.RunAll(200000);
     EXPECT_EQ(bench.finished, choices);
     bench.CompareAlone();
-    preemptions += bench.scheduler.counters().preemptions;
-    hits += bench.scheduler.counters().prefix_hits;
+    preemptions[shape.page > 0] += bench.scheduler.counters().preemptions;
+    hits[shape.page > 0] += bench.scheduler.counters().prefix_hits;
     if (testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(preemptions, 100);
-  EXPECT_GT(hits, 1000);
+  for (const int64_t n : preemptions) EXPECT_GT(n, 100);
+  for (const int64_t n : hits) EXPECT_GT(n, 1000);
 }
 
 // What a prompt's piece in flight holds comes back by itself: nobody is pre-empted for it, and the
 // prompt least of all.
 TEST(SchedulerWindow, APromptWaitsForItsOwnPieceInFlight) {
   for (const bool first : {true, false}) {
-    // A request holds the blocks of 5 + 16 tokens across an edge, 7; the other one's window is 3.
-    Bench bench({.window_blocks = 10, .step = 16, .caching = false});
-    const RequestId prompt = first ? 1 : 2;
-    if (!first) bench.Add(1, Prompt(2, 1000, 100));
-    if (!first) bench.Turn(true);
-    bench.Add(prompt, Prompt(100, 2000, 5));
-    if (first) bench.Add(2, Prompt(2, 1000, 100));
-    bench.RunAll(400);
-    bench.CompareAlone();
-    EXPECT_EQ(bench.finished, 2);
-    EXPECT_EQ(bench.scheduler.counters().preemptions, 0) << first;
-    EXPECT_LE(bench.computed, 100 + 4 + 2 + 99) << first;
+    for (const int64_t page : {0, 5}) {
+      // A request holds the blocks of 5 + 16 tokens across an edge, 7; the other one's window is 3.
+      // In pages of five blocks the two have 6 and 6 of the others.
+      Bench bench({.blocks = page > 0 ? 22 : 64,
+                   .window_blocks = 10,
+                   .step = 16,
+                   .page = page,
+                   .caching = false});
+      const RequestId prompt = first ? 1 : 2;
+      if (!first) bench.Add(1, Prompt(2, 1000, 100));
+      if (!first) bench.Turn(true);
+      bench.Add(prompt, Prompt(100, 2000, 5));
+      if (first) bench.Add(2, Prompt(2, 1000, 100));
+      bench.RunAll(400);
+      bench.CompareAlone();
+      EXPECT_EQ(bench.finished, 2);
+      EXPECT_EQ(bench.scheduler.counters().preemptions, 0) << first << page;
+      EXPECT_LE(bench.computed, 100 + 4 + 2 + 99) << first;
+    }
   }
 }
 
 // Short requests that keep coming take no blocks that a longer prompt was let in for.
 TEST(SchedulerWindow, APromptIsNotStarvedByThoseBehindIt) {
-  for (const int64_t window : {0, 6, 90}) {
+  for (const int64_t window : {0, 6, 90, 7}) {
+    // The last one in pages of four blocks: 8 of these and 5 of the others are one request's.
     Bench bench({.window = window,
-                 .blocks = 32,
+                 .blocks = window == 7 ? 13 : 32,
                  .window_blocks = window == 90 ? 30 : 5,
                  .sequences = 4,
                  .step = 8,
+                 .page = window == 7 ? 4 : 0,
                  .caching = false});
     bench.Add(1, Prompt(100, 2000, 2));
     for (RequestId id = 2; id < 60; ++id) {

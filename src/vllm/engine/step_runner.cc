@@ -85,6 +85,48 @@ base::Result<void*> StepRunner::Own(int64_t bytes) {
   return p;
 }
 
+base::Status StepRunner::OwnState(const vt::ir::Graph& graph, const StepOptions& options) {
+  vt::Bindings& b = bindings_;
+  std::vector<std::byte*> lanes;
+  const int64_t lane_bytes = options.kv_blocks * layout_.lane_bytes;
+  for (int64_t lane = 0; lane < layout_.lanes; ++lane) {
+    base::Result<void*> p = Own(lane_bytes);
+    if (!p) return p.error().In(fmt::format("KV cache, {} pages", options.kv_blocks));
+    lanes.push_back(static_cast<std::byte*>(*p));
+    memory_.state += lane_bytes;
+  }
+  for (size_t g = 0; g < graph.state_groups.size(); ++g) {
+    const vt::ir::StateGroup& group = graph.state_groups[g];
+    b.state.emplace_back();
+    if (layout_.paged() && !layout_.places[g].empty()) {
+      b.state_blocks.push_back(options.kv_blocks * layout_.spread[g]);
+      for (const KvLayout::Place& at : layout_.places[g])
+        b.state.back().push_back(lanes[static_cast<size_t>(at.lane)] + at.offset);
+      continue;
+    }
+    const int64_t count = StateCount(group, options, limits_);
+    const int64_t bytes = backend_.StateBlockBytes(group, options.block_size);
+    if (group.name == vt::ir::kSamplerGroup) {
+      sampler_group_ = static_cast<int>(g);
+      slot_bytes_ = bytes;
+    }
+    b.state_blocks.push_back(count);
+    for (int layer = 0; layer < group.layers; ++layer) {
+      base::Result<void*> p = Own(count * bytes);
+      if (!p) {
+        return p.error().In(
+            fmt::format("state '{}', {} blocks of {} bytes", group.name, count, bytes));
+      }
+      b.state.back().push_back(*p);
+      memory_.state += count * bytes;
+      if (group.name != vt::ir::kMediaGroup) continue;
+      media_state_ = static_cast<float*>(*p);
+      media_width_ = group.slot_bytes / 4;
+    }
+  }
+  return {};
+}
+
 base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
     vt::Backend& backend, const vt::ir::Graph& graph, StepPlans plans,
     std::map<std::string, vt::DeviceWeight> weights, const StepOptions& options) {
@@ -100,32 +142,12 @@ base::Result<std::unique_ptr<StepRunner>> StepRunner::Create(
   }
   b.weights = std::move(weights);
   b.block_size = options.block_size;
-  for (size_t g = 0; g < graph.state_groups.size(); ++g) {
-    const vt::ir::StateGroup& group = graph.state_groups[g];
-    const int64_t count = StateCount(group, options, plans.limits);
-    const int64_t bytes = backend.StateBlockBytes(group, options.block_size);
-    if (group.name == vt::ir::kSamplerGroup) {
-      r->sampler_group_ = static_cast<int>(g);
-      r->slot_bytes_ = bytes;
-    }
-    b.state.emplace_back();
-    b.state_blocks.push_back(count);
-    for (int layer = 0; layer < group.layers; ++layer) {
-      base::Result<void*> p = r->Own(count * bytes);
-      if (!p) {
-        return p.error().In(
-            fmt::format("state '{}', {} blocks of {} bytes", group.name, count, bytes));
-      }
-      b.state.back().push_back(*p);
-      r->memory_.state += count * bytes;
-      if (group.name != vt::ir::kMediaGroup) continue;
-      r->media_state_ = static_cast<float*>(*p);
-      r->media_width_ = group.slot_bytes / 4;
-    }
-  }
+  r->limits_ = plans.limits;
+  r->layout_ = options.layout;
+  const base::Status state = r->OwnState(graph, options);
+  if (!state) return state.error();
   r->memory_.arena = plans.arena_bytes;
   r->memory_.inputs = plans.input_bytes;
-  r->limits_ = plans.limits;
   r->fold_ = options.output_fold;
   r->vocab_ = graph.value(graph.outputs.front()).shape.back().count;
   if (graph.hidden != vt::ir::kNone) {
@@ -186,6 +208,10 @@ base::Status StepRunner::Compile(StepPlans plans) {
       Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
                             .table = layout.OffsetOf(table),
                             .window = one.plan.graph.state_groups[g].window > 0};
+      if (layout_.paged() && !layout_.places[g].empty()) {
+        group.spread = layout_.spread[g];
+        group.blocks = group.window ? 1 : group.spread;
+      }
       for (const vt::StepLayout::Field& f : layout.fields()) {
         if (f.name == table) group.width = f.count / c.bucket.requests;
       }
@@ -279,7 +305,12 @@ int64_t StepRunner::StrideOf(const Compiled& c, std::span<const StepRow> rows) c
   int64_t width = 0, used = 1;
   for (const Compiled::Group& g : c.groups) width = std::max(width, g.width);
   if (backend_.HostAddressable()) return width;
-  for (const StepRow& row : rows) used = std::max(used, static_cast<int64_t>(row.blocks.size()));
+  for (const StepRow& row : rows) {
+    for (const Compiled::Group& g : c.groups) {
+      const auto& entries = g.window && !row.window_blocks.empty() ? row.window_blocks : row.blocks;
+      used = std::max(used, static_cast<int64_t>(entries.size()) * g.blocks);
+    }
+  }
   return std::min(used, width);
 }
 
@@ -326,7 +357,7 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
       static_cast<int32_t>(step.outputs), static_cast<int32_t>(StrideOf(c, rows))};
   std::memcpy(packed, &header, sizeof header);
   if (std::exchange(last_packed_, &c) != &c || packed != bindings_.inputs) {
-    std::fill(c.tables.begin(), c.tables.end(), std::pair<uint64_t, size_t>{});
+    std::fill(c.tables.begin(), c.tables.end(), Compiled::Table{});
   }
   c.stride = header.table_stride;
   const auto field = [&](int64_t offset) {
@@ -375,24 +406,24 @@ void StepRunner::Pack(Compiled& c, std::span<const StepRow> rows, const Bucket& 
       }
     }
     // Most tables stand there from the last step, but for a block at their end.
-    auto& [table_there, blocks_there] = c.tables[r];
-    if (table_there != row.table || row.table == 0) blocks_there = 0;
-    table_there = row.table;
-    const size_t known = std::exchange(blocks_there, row.blocks.size());
+    Compiled::Table& there = c.tables[r];
+    if (there.name != row.table || row.table == 0) there = {};
+    const Compiled::Table known =
+        std::exchange(there, {row.table, row.blocks.size(), row.window_blocks.size()});
     for (const Compiled::Group& g : c.groups) {
-      const std::span<const int32_t> blocks =
-          g.window && !row.window_blocks.empty() ? row.window_blocks : row.blocks;
+      const bool apart = g.window && !row.window_blocks.empty();
+      const std::span<const int32_t> blocks = apart ? row.window_blocks : row.blocks;
       if (int32_t* table = field(g.table)) {
-        const size_t count = std::min(blocks.size(), static_cast<size_t>(g.width));
-        for (size_t i = known; i < count; ++i) {
-          table[static_cast<int64_t>(r) * c.stride + static_cast<int64_t>(i)] = blocks[i];
-        }
+        const auto first = static_cast<int64_t>(apart ? known.window_blocks : known.blocks);
+        const int64_t count = std::min(static_cast<int64_t>(blocks.size()) * g.blocks, g.width);
+        for (int64_t i = first * g.blocks; i < count; ++i)
+          table[static_cast<int64_t>(r) * c.stride + i] = g.At(blocks, i);
       }
       if (int32_t* slots = field(g.slots)) {
         const auto size = static_cast<int32_t>(bindings_.block_size);
         for (int64_t i = 0; i < n; ++i) {
           const auto at = static_cast<int32_t>(row.start + i);
-          slots[token + i] = blocks[static_cast<size_t>(at / size)] * size + at % size;
+          slots[token + i] = g.At(blocks, at / size) * size + at % size;
         }
       }
     }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "vllm/engine/kv_layout.h"
 #include "vt/device/backend.h"
 #include "vt/device/step_layout.h"
 #include "vt/ir/sampling.h"
@@ -26,9 +27,8 @@ namespace vllm::engine {
 struct StepRow {
   std::span<const int32_t> tokens;  // an id below 0: the token last sampled for slot -1 - id
   int64_t start = 0;
-  std::span<const int32_t> blocks;  // KV blocks from position 0 on
-  // Those of layers with windows, as many, of which the ones behind the window may be any; empty:
-  // the same.
+  std::span<const int32_t> blocks;  // KV blocks, or pages of several, from position 0 on
+  // Those of layers with windows, of which the ones behind the window may be any; empty: the same.
   std::span<const int32_t> window_blocks = {};
   // Names a table that only grows from step to step, so that what stands in the input buffer
   // already isn't copied again; 0: another one each time.
@@ -80,7 +80,8 @@ struct StepOptions {
   bool use_graphs = false;            // capture
   std::function<void(const std::string&)> warn;  // hears of captures that failed
   int64_t block_size = 16;
-  int64_t kv_blocks = 0;      // of each paged group
+  KvLayout layout = {};
+  int64_t kv_blocks = 0;      // of each paged group, or pages
   int64_t window_blocks = 0;  // of those with windows; 0: the same
   int64_t slots = 0;          // of the sampler's group
   int64_t recurrent_slots = 0;
@@ -159,11 +160,21 @@ class StepRunner {
     struct Group {
       int64_t slots = -1, table = -1, width = 0;
       bool window = false;
+      // Of its blocks, those of entry e of a sequence's table are spread * e and so many after it.
+      int64_t spread = 1, blocks = 1;
+      int32_t At(std::span<const int32_t> entries, int64_t block) const {
+        return static_cast<int32_t>(entries[static_cast<size_t>(block / blocks)] * spread +
+                                    block % blocks);
+      }
     };
     std::vector<Group> groups;  // of paged state groups that the graph uses
     int64_t stride = 0;         // entries a row of the block tables has in the step packed last
-    // [request]: the table that stands in the input buffer, and how many blocks of it.
-    std::vector<std::pair<uint64_t, size_t>> tables;
+    // [request]: the table that stands in the input buffer, and how many entries of it.
+    struct Table {
+      uint64_t name = 0;
+      size_t blocks = 0, window_blocks = 0;
+    };
+    std::vector<Table> tables;
   };
   // Where the host cannot write to the device, `packed` and `fetched` are host memory that copies
   // need not wait for.
@@ -177,6 +188,7 @@ class StepRunner {
 
   explicit StepRunner(vt::Backend& backend) : backend_(backend) {}
   base::Result<void*> Own(int64_t bytes);
+  base::Status OwnState(const vt::ir::Graph& graph, const StepOptions& options);
   base::Status Compile(StepPlans plans);
   base::Status Warm(const StepOptions& options);
   int64_t StrideOf(const Compiled& c, std::span<const StepRow> rows) const;
@@ -192,6 +204,7 @@ class StepRunner {
 
   vt::Backend& backend_;
   vt::Bindings bindings_;
+  KvLayout layout_;
   std::vector<Compiled> compiled_;  // of one kind ascending
   std::vector<void*> owned_, owned_by_host_;
   std::unique_ptr<vt::Queue> queue_;
