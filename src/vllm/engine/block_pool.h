@@ -12,6 +12,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -64,6 +65,11 @@ class BlockPool {
   int64_t free_blocks() const { return free_[0].count + free_[1].count; }  // cached ones included
   int64_t cached_blocks() const { return static_cast<int64_t>(index_.size()); }
   bool caching() const { return caching_; }
+  // How many blocks a table of that many lacks for so many tokens.
+  int64_t Missing(size_t there, int64_t tokens) const {
+    return std::max<int64_t>(BlocksOf(tokens) - static_cast<int64_t>(there), 0);
+  }
+  int64_t BlocksOf(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
 
  private:
   struct Info {

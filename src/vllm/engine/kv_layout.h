@@ -27,6 +27,7 @@ struct KvLayout {
   std::vector<int64_t> spread;             // [group]: blocks of a layer that would fill its lane
 
   bool paged() const { return lanes > 0; }
+  bool Holds(size_t group) const { return paged() && !places[group].empty(); }
   int64_t page_bytes() const { return lanes * lane_bytes; }
 };
 

@@ -125,8 +125,7 @@ base::Result<Llm::StepOutput> Llm::Step(std::span<const Chunk> chunks) {
                                      c.start)};
     }
     const int64_t tokens = c.start + static_cast<int64_t>(c.tokens.size());
-    const int64_t count = (tokens + pool.block_size() - 1) / pool.block_size();
-    const int64_t missing = std::max<int64_t>(count - static_cast<int64_t>(table.size()), 0);
+    const int64_t missing = pool.Missing(table.size(), tokens);
     const auto fits = [&] { return windows.Fit(pool, missing, windows.Missing(window, tokens)); };
     if (!fits()) windows.Slide(window, c.start);
     if (!fits()) {

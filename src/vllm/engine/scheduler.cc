@@ -93,17 +93,9 @@ int64_t Scheduler::Affordable(const Sequence& s, const ScheduledStep& step) cons
   return n;
 }
 
-int64_t Scheduler::BlocksOf(int64_t tokens) const {
-  return (tokens + pool_.block_size() - 1) / pool_.block_size();
-}
-
-int64_t Scheduler::Missing(const Sequence& s, int64_t tokens) const {
-  return std::max<int64_t>(BlocksOf(tokens) - static_cast<int64_t>(s.blocks.size()), 0);
-}
-
 // In both tables or in neither.
 bool Scheduler::Reserve(Sequence& s, int64_t tokens) {
-  const int64_t missing = Missing(s, tokens);
+  const int64_t missing = pool_.Missing(s.blocks.size(), tokens);
   return windows_.Fit(pool_, missing, windows_.Missing(s.window, tokens)) &&
          windows_.Grow(s.window, tokens) && pool_.Allocate(missing, s.blocks);
 }
@@ -111,7 +103,7 @@ bool Scheduler::Reserve(Sequence& s, int64_t tokens) {
 // Whether what its steps in flight leave behind its window is enough for so many tokens.
 bool Scheduler::WaitsForItself(const Sequence& s, int64_t tokens) const {
   return s.in_flight > 0 &&
-         windows_.Fit(pool_, Missing(s, tokens),
+         windows_.Fit(pool_, pool_.Missing(s.blocks.size(), tokens),
                       windows_.Missing(s.window, tokens) - windows_.Behind(s.window, s.computed));
 }
 
@@ -236,7 +228,7 @@ void Scheduler::Admit(ScheduledStep& step, double now) {
     s.published = static_cast<int64_t>(s.blocks.size());
     s.computed = s.published * pool_.block_size();
     const bool scarce =
-        !windows_.Fit(pool_, Missing(s, s.known()),
+        !windows_.Fit(pool_, pool_.Missing(s.blocks.size(), s.known()),
                       windows_.Wanted(s.window, s.known(), options_.max_num_batched_tokens));
     const int64_t count = scarce ? 0 : Affordable(s, step);
     if (count <= 0 || !Reserve(s, s.computed + count)) {

@@ -159,8 +159,6 @@ class Scheduler {
 
   bool WantsScores(const Sequence& s) const;
   int64_t Affordable(const Sequence& s, const ScheduledStep& step) const;
-  int64_t BlocksOf(int64_t tokens) const;
-  int64_t Missing(const Sequence& s, int64_t tokens) const;
   bool Reserve(Sequence& s, int64_t tokens);
   bool WaitsForItself(const Sequence& s, int64_t tokens) const;
   bool Continue(Sequence& s, ScheduledStep& step);

@@ -98,7 +98,7 @@ base::Status StepRunner::OwnState(const vt::ir::Graph& graph, const StepOptions&
   for (size_t g = 0; g < graph.state_groups.size(); ++g) {
     const vt::ir::StateGroup& group = graph.state_groups[g];
     b.state.emplace_back();
-    if (layout_.paged() && !layout_.places[g].empty()) {
+    if (layout_.Holds(g)) {
       b.state_blocks.push_back(options.kv_blocks * layout_.spread[g]);
       for (const KvLayout::Place& at : layout_.places[g])
         b.state.back().push_back(lanes[static_cast<size_t>(at.lane)] + at.offset);
@@ -208,7 +208,7 @@ base::Status StepRunner::Compile(StepPlans plans) {
       Compiled::Group group{.slots = layout.OffsetOf(vt::ir::SlotsName(static_cast<int>(g))),
                             .table = layout.OffsetOf(table),
                             .window = one.plan.graph.state_groups[g].window > 0};
-      if (layout_.paged() && !layout_.places[g].empty()) {
+      if (layout_.Holds(g)) {
         group.spread = layout_.spread[g];
         group.blocks = group.window ? 1 : group.spread;
       }

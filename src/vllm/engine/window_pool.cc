@@ -26,7 +26,7 @@ WindowPool::WindowPool(int64_t window, int64_t block_size, BlockPool& pages, int
       own_(0, 1, false),
       pool_(pages),
       each_(pages.block_size() / block_size),
-      most_(pages.blocks() - (longest + pages.block_size() - 1) / pages.block_size()) {}
+      most_(pages.blocks() - pages.BlocksOf(longest)) {}
 
 // The first block that a token at this position, or one behind it, sees.
 int64_t WindowPool::FirstBlock(int64_t position) const {
